@@ -60,23 +60,23 @@ USED_SHARE_MAX = 0.9
 """Largest used share of a log directory's volume, on brokers with other users [ratio]."""
 
 AHEAD_S, RATE_OVER_S = 10.0, 5.0
-"""A run stops if a log directory would reach its limit within `AHEAD_S` at the fill rate of the
-last `RATE_OVER_S` [s].
+"""A run stops if a log directory would reach its limit within `AHEAD_S` [s], at the fill rate that
+was measured over the last `RATE_OVER_S` [s].
 """
 
 STOP = "stop"
-"""Name of the topic that stops a run, without `cluster.name_prefix` at its beginning."""
+"""Name of the topic that stops a run; on the cluster, `cluster.name_prefix` precedes this name."""
 
 HARM_S = 15.0
-"""Harm to other clients stops the run if it lasts for this time [s]; a certain overload ends
-sooner.
+"""Harm to other clients stops the run if the harm lasts for this time [s]; the trial of a certain
+overload ends sooner.
 """
 
 _NAMED_MAX = 3
-"""Largest number of log directories in a message."""
+"""Largest number of log directories that a message names."""
 
 BLIND_S = 30.0
-"""A run stops if the cluster could not be checked for a longer time [s]."""
+"""Longest time for which checks of the cluster may fail before the run stops [s]."""
 
 
 def open_guards(
@@ -95,8 +95,8 @@ def open_guards(
         admin: the client for requests to the cluster.
         run_id: the id of the run, which is part of its topics' names.
         reporter: shows notes and warnings.
-        lock: the lock of the cluster; None for a run without it.
-        until_s: the time by which each load ends [s since the epoch]; None for no such time.
+        lock: the lock of the cluster; None for a run without a lock. until_s: the time by which
+            each load ends [s since the epoch]; None for no such time.
         open_canaries: opens the canaries; None without canaries.
     """
     limits, start = config.goal.guards, config.cluster.name_prefix
@@ -149,18 +149,18 @@ class Guards:
         clock: monotonic time [s].
         lock: the lock of the cluster; None for a run without it.
         cleaning: the delays after which brokers delete log files; Kafka's defaults by default.
-        used_share_default: `disk_used_share_max` if the goal does not set this key [ratio].
+        used_share_default: default of the goal's key `disk_used_share_max` [ratio].
         owner: returns topic → bounds of the cluster's owner; no bounds by default.
         times: the times at which loads are allowed; at any time by default.
-        serving: returns the ids of the brokers in service on a cluster with other users; None if a
-            missing replica ends the run.
+        serving: returns the ids of the brokers in service; None if a missing replica ends the run,
+            as on a cluster without other users.
         groups: consumer groups of other clients, whose lag is watched; None without such groups.
         open_canaries: opens the canaries; None without canaries.
 
     Attributes:
         limits: the stricter values of the goal's limits and the owner's bounds.
-        absence: the brokers that left a cluster with other users; None if the run does not wait for
-            brokers.
+        absence: the brokers that left the cluster, for which the run waits; None if it does not
+            wait for brokers.
         canaries: the clients that measure how long other clients wait; None without canaries.
         tripped: the reason why the run has to stop; None if it may continue.
         spent_bytes: payload that the run has written, all replicas counted [B].
@@ -187,7 +187,7 @@ class Guards:
     open_canaries: Callable[[], Canaries | None] | None = None
 
     def __post_init__(self) -> None:
-        """Combine the goal's limits with the owner's bounds; the cluster is not checked yet."""
+        """Combine the goal's limits with the owner's bounds, before any check of the cluster."""
         self._given = self.limits.model_fields_set
         if "disk_used_share_max" not in self._given:
             default = {"disk_used_share_max": self.used_share_default}
@@ -227,7 +227,7 @@ class Guards:
         Raises:
             ConfigError: the goal limits the use of disks, and no broker reports its disks.
             AdminError: the cluster does not answer.
-            GuardStopError: a disk is beyond its limit already, or loads are not allowed now.
+            GuardStopError: a disk is already beyond its limit, or no load is allowed now.
         """
         self._require_time(0.0)
         self._watches_disks = self._can_watch_disks()
@@ -282,8 +282,8 @@ class Guards:
         return f"bounds of the cluster's owner: {words}" if words else ""
 
     def key_words(self, name: str) -> str:
-        """The name of a limit for messages: its key, such as `guards.np_max`; for an owner's bound,
-        also the owner's topic.
+        """The name of a limit in messages: its key, such as `guards.np_max`, with the owner's topic
+        if the limit comes from there.
         """
         for topic, bounds in self.owner_bounds.items():
             if name in bounds.given and getattr(self.limits, name) == bounds.given[name]:
@@ -298,7 +298,8 @@ class Guards:
         return "" if words.startswith("guards.") else f" ({words})"
 
     def _take_bounds(self, pattern: TrafficPattern) -> float:
-        """Read the owner's bounds again, and trip if the load exceeds changed bounds.
+        """Read the owner's bounds again, and stop the run if they changed and the load exceeds
+        them.
 
         Returns:
             The time until the next reading while a load runs [s].
@@ -321,8 +322,8 @@ class Guards:
         return OWNER_INTERVAL_S
 
     def accept_current_state(self) -> None:
-        """Accept the partitions that are under-replicated now, because a planned broker outage
-        began.
+        """Accept the present under-replicated partitions, because a planned broker outage caused
+        them.
 
         Raises:
             AdminError: the cluster does not answer.
@@ -349,9 +350,7 @@ class Guards:
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """A sentence about a load without a planned volume that has reached the limit; None if it
-        has not.
-        """
+        """A sentence that a load of unknown volume reached the limit; None below the limit."""
         most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
             return None
@@ -374,7 +373,7 @@ class Guards:
         self.require_healthy()
 
     def refusal(self, pattern: TrafficPattern) -> str | None:
-        """The reason why a load may not begin, for which `admit` would stop the run; None if it may
+        """The reason for which `admit` would stop the run before a load; None if the load may
         begin.
         """
         return (
@@ -405,8 +404,8 @@ class Guards:
         self.require_untripped()
 
     def _lack_of_room(self, pattern: TrafficPattern, topics: Sequence[str]) -> str | None:
-        """A sentence about the log directory that could fill beyond its limit; None if there is
-        none.
+        """A sentence about the log directory that could fill beyond its limit; None without such a
+        directory.
         """
         try:
             dirs = self.health.log_dirs(topics) if self._watches_disks else ()
@@ -439,7 +438,9 @@ class Guards:
         return each.room_bytes(limits.disk_free_bytes_min, limits.disk_used_share_max)
 
     def _fill_rate_violation(self, each: LogDir, now: float) -> str | None:
-        """A sentence about a log directory that will soon reach its limit; None if it will not."""
+        """A sentence about a log directory that will soon reach its limit; None without such a
+        directory.
+        """
         room, seen = self._room(each), self._rooms[each.broker_id, each.path]
         seen.append((now, room))
         while len(seen) > 2 and seen[-1][0] - seen[1][0] >= RATE_OVER_S:
@@ -456,14 +457,14 @@ class Guards:
         )
 
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
-        """Add the payload of an ended load to the written payload.
+        """Add the payload of a load that has ended to the payload that the run has written.
 
-        A lost lock trips here, too: another run may have loaded the cluster at the same time, so
-        the measurement is not valid.
+        A lost lock stops the run, too, because another run may have loaded the cluster at the same
+        time, so that the measurement is not valid.
 
         Args:
             pattern: the traffic of the load.
-            client: the counts of the clients; None if they are lost, then the planned payload
+            client: the counts of the clients; None if they are lost, so that the planned payload
                 counts.
         """
         self._check_lock()
@@ -479,7 +480,7 @@ class Guards:
         """Check the cluster once.
 
         Raises:
-            GuardStopError: a guard tripped, now or before.
+            GuardStopError: a guard trips now, or has tripped before.
         """
         if self.tripped is None:
             self._check()
@@ -488,8 +489,8 @@ class Guards:
 
     @property
     def ends_load(self) -> str | None:
-        """The reason why the load has to end now: a tripped guard, or a broker that left; None
-        without a reason.
+        """The reason why the load has to end now: a guard tripped, or a broker left the cluster;
+        None if the load may continue.
         """
         return self.tripped or (None if self.absence is None else self.absence.why)
 
@@ -526,7 +527,7 @@ class Guards:
 
     @contextmanager
     def required(self) -> Iterator[None]:
-        """If a guard has tripped, replace an error in the block by the guard's error.
+        """Replace an error in the block with the guard's error, if a guard has tripped.
 
         Raises:
             GuardStopError: a guard has tripped.
@@ -553,9 +554,8 @@ class Guards:
         Args:
             pattern: the traffic of the load.
             channel: the channel to the tasks of the load.
-            lacking: returns the present number of under-replicated partitions according to the
-                brokers' metrics, or None if it is unknown. While it is 0, no request for all topics
-                is sent.
+            lacking: returns the number of under-replicated partitions in the brokers' metrics, or
+                None if the number is unknown; while it is 0, the guards do not request all topics.
         """
         self._groups_read_s = self._brake_seen_s = self.clock()
         self._brake_errors = 0
@@ -581,7 +581,7 @@ class Guards:
         self._under_way_bytes = pattern.written_bytes(channel.written)
 
     def _look(self, look: Callable[[], float | None], channel: TaskChannel) -> float | None:
-        """Make one check, and end the load if it may not continue.
+        """Check the cluster once, and end the load if the load may not continue.
 
         Returns:
             The time until the next check [s]; None for no further check.
@@ -653,8 +653,8 @@ class Guards:
         return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
 
     def _note_unread_groups(self, groups: GroupLags, error: AdminError) -> None:
-        """Choose the groups again if topics are gone; warn or trip if lags could not be read for
-        long.
+        """Choose the groups again if topics were deleted; warn or stop the run if lags stay
+        unreadable.
         """
         if error.cause == "UnknownTopicOrPartitionError":
             with suppress(AdminError):
@@ -677,11 +677,11 @@ class Guards:
             self.stop(f"{doubt}; {self.key_words('fail_closed')} requires the lock")
 
     def _stop_request(self, broker: int | None = None) -> str | None:
-        """A sentence about an existing stop topic, by which an operator stops all runs; None if no
+        """A sentence about the stop topic that an operator created to stop all runs; None if no
         stop topic exists.
 
         Args:
-            broker: id of the broker that is asked; any broker by default.
+            broker: id of the broker that receives the request; any broker by default.
 
         Raises:
             AdminError: the broker, or the cluster, does not answer.
@@ -745,7 +745,7 @@ class Guards:
             self.stop(trouble if each.is_known else None)
 
     def _judge_replicas(self, lacking: Partitions, missing: frozenset[int]) -> None:
-        """Trip or end the load if partitions of other clients have lost a replica.
+        """Stop the run or end the load if partitions of other clients have lost a replica.
 
         Args:
             lacking: the under-replicated partitions of other clients.
@@ -766,7 +766,7 @@ class Guards:
             self._under_replicated = lacking
 
     def _check_clients(self) -> float:
-        """Trip if clients have failed or waited too long for `HARM_S`.
+        """Stop the run if, for `HARM_S`, requests of other clients have failed or waited too long.
 
         Returns:
             The time until the next check while a load runs [s].
@@ -791,7 +791,7 @@ class Guards:
         """A sentence about harm to other clients that has lasted for `HARM_S`; None without such
         harm.
 
-        Harm is ignored while a broker is absent, because the absence itself affects other clients.
+        While a broker is absent, harm is ignored, because the absence itself affects other clients.
 
         Args:
             seen: the present readings of other clients.
@@ -823,7 +823,8 @@ class Guards:
         return f", because the log directory {named} is offline: its disk is full or fails"
 
     def stop(self, why: str | None) -> None:
-        """Stop the run for a reason; None changes nothing, and the first reason is kept.
+        """Stop the run for a reason; without a reason nothing changes, and only the first reason is
+        kept.
 
         The caller ends a running load.
         """
@@ -832,9 +833,7 @@ class Guards:
     def _others_under_replicated(
         self, lacking: Callable[[], float | None] | None = None
     ) -> Partitions:
-        """The under-replicated partitions of other clients; the last reading if no new one
-        is due.
-        """
+        """The under-replicated partitions of other clients, read anew only if a reading is due."""
         if not self.limits.other_topics:
             return frozenset()
         asks_otherwise = self._watches_disks or self.absence is not None  # detects silent brokers
@@ -849,7 +848,7 @@ class Guards:
         return self._others_lacking
 
     def _due_log_dirs(self, is_paced: bool) -> tuple[LogDir, ...]:
-        """The log directories; empty if they are not watched, or no reading is due."""
+        """The log directories; empty if no guard watches them, or if no reading is due."""
         now_s = self.clock()
         interval_s = min(self.health.log_dirs_interval_s, INTERVAL_MAX_S)
         if not self._watches_disks or (is_paced and now_s - self._dirs_seen_s < interval_s):
@@ -943,7 +942,5 @@ class Guards:
 
 
 def _unknown_words(dirs: Sequence[LogDir]) -> str:
-    """A clause with the first log directories that are not reported, and the number of the
-    others.
-    """
+    """A clause that names the first unreported log directories, and the number of the others."""
     return format_some((each.unknown_words for each in dirs), _NAMED_MAX)

@@ -1,12 +1,12 @@
-"""Rules that detect whether a load harms other clients, and the pause of a run while brokers are
+"""Rules that detect harm to other clients under a load, and the pause of a run while brokers are
 absent.
 
 A rule compares the present readings of other clients with their readings without the load.
 
-If a broker leaves a shared cluster, as in a planned restart, partitions become under-replicated
-without any harm by the load. So the load ends at once, and the run continues when all brokers serve
-again and the partitions are in sync. If partitions become under-replicated while all brokers serve,
-the load caused the harm.
+If a broker leaves a shared cluster, as in a planned restart, the load is not the cause of
+under-replicated partitions. The load ends at once, and the run continues when all brokers are in
+service again and the partitions are in sync. If partitions become under-replicated while all
+brokers are in service, the load caused the harm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metrics.units import format_duration
 from metrics.windows.broker import Span, good_samples
 
 DEVIATIONS = 3.0
-"""A rate changed if it differs from its usual level by more than this number of standard
+"""Smallest difference from the usual level that counts as a change of a rate, in standard
 deviations.
 """
 QUEUE_RISE_MAX = 2.0
@@ -38,11 +38,11 @@ class OthersSeen:
     Attributes:
         level: the usual load of other clients, without our load.
         messages_per_s: messages that other clients write [1/s].
-        errors_per_s: errors in the answers to their produce requests, counted for each partition
-            [1/s].
+        errors_per_s: errors in the answers to other clients' produce requests, counted for each
+            partition [1/s].
         controller_queue_ms: mean time for which an event waits for the controller [ms].
-        canary: the reading of the broker whose clients wait longest.
-        lags: the growth of the lag of their consumer groups under the loads of the run.
+        canary: the canary's reading at the broker whose clients wait longest.
+        lags: the growth of the lag of other clients' consumer groups under the loads of the run.
     """
 
     level: Level | None = None
@@ -98,7 +98,7 @@ def _lags(seen: OthersSeen, most_s: float, _: Limits) -> str | None:
         return None
     return (
         f"the lag of the consumer group {lag.group} of other clients grew by {lag.grown:,} records "
-        f"under the load, as many as its topics gain in {lag.behind_s:.0f} s, and does not shrink"
+        f"under the load, as many as its topics gain in {lag.behind_s:.0f} s, and is not shrinking"
     )
 
 
@@ -114,8 +114,8 @@ RULES: Mapping[str, Rule] = {
 
 
 def harm(key: str, seen: OthersSeen, limits: Limits) -> str | None:
-    """A sentence about the harm that the rule of a limit detects; None without harm, or if the
-    limit is off.
+    """A sentence about the harm that a limit's rule detects; None without harm, or if the limit is
+    off.
     """
     most = getattr(limits, key)
     return None if most is None else RULES[key](seen, most, limits)
@@ -143,7 +143,7 @@ class BrokerAbsence:
 
     Args:
         serving: returns the ids of the brokers that are in service.
-        pause_max_s: longest time of all pauses together [s].
+        pause_max_s: longest total time of all pauses [s].
 
     Attributes:
         why: the reason why no load may run now; None if a load may run.
@@ -186,7 +186,7 @@ class BrokerAbsence:
         self.why = f"{named} left the cluster" if missing else lacking
 
     def stop_reason(self, now_s: float) -> str | None:
-        """The reason why the run has to end instead of waiting; None if it may wait."""
+        """The reason why the run has to end and not to wait for brokers; None if it may wait."""
         if self.why is None or self._began_s is None:
             return None
         waited_s = now_s - self._began_s

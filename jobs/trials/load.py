@@ -1,4 +1,4 @@
-"""The load generator: one barrier stage of Spark runs the producers of a traffic pattern."""
+"""The load generator runs the producers of a traffic pattern as one barrier stage of Spark."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ sends the start signals one after another, and tasks may share cores.
 """
 
 SLOTS_WAIT_S = 180.0
-"""Longest wait for the slots of a load, if an executor was lost and Spark starts another one [s].
-With the settings in conf/spark/submit.properties, Spark waits for the same time.
+"""Longest wait for the slots of a load after the loss of an executor, until Spark has started
+another executor [s]. In conf/spark/submit.properties, Spark has the same limit.
 """
 
 LOST_HEARD_S = 2.0
@@ -53,7 +53,7 @@ driver [s].
 """
 
 Watch = Callable[[TaskChannel], AbstractContextManager[object]]
-"""Watches a load through its channel, from before its tasks start until after their end."""
+"""Watches a load through the load's channel, from before the tasks start until after they end."""
 
 
 class StageFailedError(RedlineError):
@@ -73,8 +73,8 @@ class Load:
         topics: the topics of the load.
         pattern: the traffic of the load, up to the end of the first window.
         brokers: broker id → (host, port).
-        end_offsets: partition → end offset before the load; consumer groups read from there. If it
-            is empty, no consumer groups run.
+        end_offsets: partition → end offset before the load, from which consumer groups read; empty
+            if no consumer groups run.
         windows: number of windows.
         climb: the steps of a growing load; None if all producers begin at once.
     """
@@ -137,15 +137,16 @@ class Generator:
 
     Args:
         spark: the Spark session.
-        slots: number of tasks that can run at the same time, and the most tasks of a trial.
+        slots: number of tasks that can run at the same time; a trial has at most this number of
+            tasks.
         client_options: connection options of kafka-python, with secrets resolved.
         control: the server to which tasks report; a task that loses its connection ends its load.
         network_namespace: file of the network namespace in which tasks connect to the brokers;
             empty for the namespace of the executors.
-        interface_speeds: network interface → its speed [B/s], for interfaces whose speed the system
-            does not show.
+        interface_speeds: network interface → its speed [B/s]; only interfaces whose speed the
+            system does not show.
         report: receives a sentence if a load has to wait for slots.
-        name_prefix: `cluster.name_prefix`.
+        name_prefix: the value of `cluster.name_prefix`.
 
     Attributes:
         groups: ids of the consumer groups that the loads have used.
@@ -167,7 +168,7 @@ class Generator:
 
         Args:
             load: the load.
-            watch: watches the load; it receives the reports on all windows except the last one.
+            watch: watches the load, and receives the reports on all windows except the last one.
 
         Returns:
             The reports on the last window, one for each task.
@@ -240,7 +241,7 @@ class Generator:
             )
 
     def _cancel_if_failed(self, trial_id: str, channel: TaskChannel) -> float | None:
-        """Cancel the stage of a failed load at once, because Spark notices the loss of a machine
+        """Cancel the stage of a failed load at once; Spark itself notices the loss of a machine
         late.
         """
         if channel.failure is None:
@@ -249,7 +250,7 @@ class Generator:
         return None
 
     def _send_token(self, channel: TaskChannel) -> float | None:
-        """Send the token for the brokers to all tasks if it is a new one.
+        """Send a new token for the brokers to all tasks; a known token is not sent again.
 
         A failing token source does not end the load: brokers may still accept the last token, and
         the source may recover.
@@ -294,8 +295,8 @@ class Generator:
 def plans_of_parts(
     plan: TrialPlan, topics: TopicSet, shares: Sequence[SlotShare]
 ) -> tuple[TrialPlan, ...]:
-    """The plan of each part of a mix, with the numbers of its tasks, producers and groups; without
-    a mix, the plan itself.
+    """The plans of a mix's parts, each with the numbers of its tasks, producers and groups; without
+    a mix, the whole plan.
 
     Args:
         plan: the plan of the whole load.
@@ -340,7 +341,7 @@ def plans_of_parts(
 
 
 def _require_one_window(rows: Sequence[TaskReport]) -> None:
-    """Raise an error if a task received the end of the window too late, and continued its load."""
+    """Raise an error if a task continued its load because it received the window's end too late."""
     end_s = min(row.end_s for row in rows)
     late = [row for row in rows if row.end_s - end_s > WINDOW_TOLERANCE_S]
     if late:
@@ -352,7 +353,7 @@ def _require_one_window(rows: Sequence[TaskReport]) -> None:
 
 
 def _require_whole(plan: StagePlan, channel: TaskChannel) -> None:
-    """Raise the error that ended the load early, even if Spark finished the stage."""
+    """Raise the error that ended the load early, even if Spark reported no error."""
     if isinstance(channel.failure, TaskEndedError):
         raise StageFailedError(f"trial {plan.trial_id}: {channel.failure}")
     if channel.failure is not None:

@@ -1,4 +1,4 @@
-"""Trials on real brokers: each trial is prepared, loaded, sampled, judged and stored.
+"""Trials on real brokers: a trial is prepared, offers its load, is sampled, judged and stored.
 
 A trial is a load with one window, or one window of a load with several windows without a gap.
 """
@@ -53,17 +53,17 @@ session.
 _log = logging.getLogger(__name__)
 
 REPLICATED_DEADLINE_S = 15.0
-"""Longest wait until followers have fetched the acknowledged records [s]; then end offsets are
-read.
+"""Longest wait before end offsets are read, until followers have fetched the acknowledged records
+[s].
 """
 
 LOOK_S = 0.25
 """Interval between two checks of the followers, and of the end of a window [s]."""
 
 SAMPLES_AFTER = 2.0
-"""Number of sampling intervals for which samples are awaited after the end of a window, and for
-which samples before this end are kept for the next window. So each window has samples on both sides
-of its edges.
+"""Number of sampling intervals around the end of a window. The samples of this time after the end
+are awaited, and the samples of this time before the end are kept for the next window. Each window
+thus has samples on both sides of its edges.
 """
 
 
@@ -71,7 +71,7 @@ of its edges.
 class SearchProgress:
     """The purpose of the next trial and the expected number of remaining trials, shown as progress.
 
-    The search sets it before each trial.
+    The search sets these values before each trial.
 
     Attributes:
         reason: purpose of the next trial.
@@ -153,7 +153,8 @@ class _Loading:
         refusals: reasons why the load cannot begin; empty if it can.
         judged: number of windows that are judged already.
         counts: the counts of each judged window.
-        host_samples: samples of the hosts of tasks, around the current window.
+        host_samples: samples of the hosts that run tasks, from shortly before the current window to
+            shortly after it.
     """
 
     load: Load
@@ -171,9 +172,9 @@ class TrialMeasurer:
         rig: the resources for trials.
         message_bytes: message size of the boundary point [B].
         progress: the purpose of the next trial.
-        held: the load of the previous window if it was a held load; None otherwise.
+        held: the held load of the previous window; None if the previous window had no held load.
         stop: kills a broker in the window; None to kill no broker.
-        until: ends the window of a trial that proves a limit on disk; None for other trials.
+        until: ends the window of a trial that proves a limit on disk; None for any other trial.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class TrialMeasurer:
         return self._context.pattern(self._message_bytes, load)
 
     def measure(self, load: int) -> dict[str, Observation]:
-        """Make a trial at a load, and return its observation for each goal; see `trial`."""
+        """Make a trial at a load, and return its observation for each goal."""
         return _observed(self.trial(load))
 
     def hold(self, load: int) -> dict[str, Observation]:
@@ -212,8 +213,8 @@ class TrialMeasurer:
 
         Args:
             load: load of the trial on the goals' axis.
-            is_held: whether the trial is a window of a held load, which has its full length and
-                follows the previous window without rest.
+            is_held: whether the trial is a window of a held load, which follows the previous window
+                without rest.
 
         Raises:
             GuardStopError: a guard tripped; a trial that the guard ended is stored as INVALID.
@@ -253,8 +254,8 @@ class TrialMeasurer:
         Args:
             load: the load on the goals' axis.
             windows: number of windows.
-            into: receives the trial of each window once it is judged. A load that had to end early
-                has fewer trials, and the last trial contains the reason.
+            into: receives the trial of each window once it is judged; if the load had to end early,
+                the last trial contains the reason.
             profile: share of the load that is offered over time; None for a constant load.
 
         Raises:
@@ -373,10 +374,11 @@ class TrialMeasurer:
         context.reporter.report(TrialFinished(trial, lasted_s, left))
 
     def _with_recovery(self, trial: Trial) -> Trial:
-        """After an overload, wait until the brokers are at rest, and add this time to the trial.
+        """Wait after an overload until the brokers are at rest, and add the length of the wait to
+        the trial.
 
-        If a broker was killed there is no wait, because the cluster cannot be at rest before the
-        broker is restarted.
+        After the kill of a broker, this method does not wait, because the cluster cannot be at rest
+        before the broker is restarted.
         """
         verdicts = {each.verdict for each in trial.judgements.values()}
         is_whole = self._stop is None or not self._stop.has_killed
@@ -531,7 +533,7 @@ class TrialMeasurer:
         return self._refused(self._tripped() or Reason("task_failed", str(error), 1.0, 0.0))
 
     def _tripped(self) -> Reason | None:
-        """The guard's reason why the trial is INVALID; None if no guard ended it."""
+        """The guard's reason why the trial is INVALID; None if no guard ended the trial."""
         why = self._context.guards.ends_load
         return None if why is None else Reason("guard", f"ended by a guard: {why}", 1.0, 0.0)
 
@@ -589,11 +591,12 @@ class TrialMeasurer:
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
     ) -> tuple[Mapping[int, int], int]:
-        """The end offset of each partition after the trial, and the records that were missing at
-        first.
+        """The end offset of each partition after the trial, and the number of records that the
+        first reading lacked.
 
-        Clients see the high watermark as the end offset. It waits for followers even if acks is 1,
-        so this method waits until the end offsets include all acknowledged records.
+        Clients see the high watermark as the end offset. The high watermark waits for followers
+        even if acks is 1, so this method waits until the end offsets include all acknowledged
+        records.
         """
         deadline_s = time.monotonic() + REPLICATED_DEADLINE_S
         wanted = client.counts.acked_total + sum(before.values())
@@ -610,7 +613,7 @@ class TrialMeasurer:
 def repeat_until_valid(
     make: Callable[[int], Trial], count: int, spare: int, into: list[Trial]
 ) -> None:
-    """Make trials until `count` of them are valid, or more than `spare` are INVALID.
+    """Make trials until `count` trials are valid, or until more than `spare` trials are INVALID.
 
     Args:
         make: makes a trial; receives the number of valid trials that are still missing.
@@ -625,10 +628,11 @@ def repeat_until_valid(
 
 
 def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:
-    """The number of records that a load added to its topics, at least the acknowledged records.
+    """The number of records that a load added to its topics; it is never below the acknowledged
+    records.
 
     The end offsets do not include acknowledged records above the high watermark, which waits for
-    followers. Without this lower bound, these records would be counted as records of other clients.
+    followers. Without this lower bound, such records would be counted as records of other clients.
     """
     return max(sum(after.values()) - sum(before.values()), acked)
 

@@ -24,8 +24,8 @@ KEPT = 60
 
 
 def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:
-    """Whether the run's producers count all their errors, so that the errors of other clients are
-    known.
+    """Whether the run's producers count all their errors, so that other clients' errors can be
+    computed.
     """
     return all(each.client == "wire" and each.acks != "0" for each in producers)
 
@@ -56,7 +56,7 @@ class OthersHarm:
             now_s: the driver's time [s since the epoch].
 
         Returns:
-            The time until the next check [s]; None once the run stops.
+            The time until the next check [s]; None once a guard has tripped.
         """
         guards, channel = self.load.context.guards, self.load.channel
         self._own.append((now_s, channel.written, channel.refused))
@@ -101,7 +101,7 @@ class OthersHarm:
         )
 
     def _own_by(self, at_s: float, column: int) -> float:
-        """Our own count at a time, interpolated between two checks."""
+        """The count of our own clients at a time, interpolated between two checks."""
         before = max((each for each in self._own if each[0] <= at_s), default=None)
         after = min((each for each in self._own if each[0] > at_s), default=None)
         if before is None or after is None:

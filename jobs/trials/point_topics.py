@@ -1,6 +1,4 @@
-"""The topics of the current traffic pattern, which are created for the pattern and deleted after
-it.
-"""
+"""The topics of the current traffic pattern, created for this pattern and then deleted."""
 
 from __future__ import annotations
 
@@ -15,13 +13,12 @@ from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 
 class PointTopics:
-    """Creates the topics of one traffic pattern at a time; `close` deletes them and waits for the
-    deletion.
+    """Creates the topics of one traffic pattern at a time; `close` deletes the topics, and waits
+    for the deletion.
 
-    At the end of the context manager the topics and the run's consumer groups are deleted. If
-    topics cannot be deleted there is only a warning, because they do not change the results:
-    `close` tries again with the next topics, and the last warning contains the command that deletes
-    the topics.
+    The context manager deletes the topics and the run's consumer groups at its end. A failed
+    deletion is only a warning, because remaining topics do not change the results. `close` tries
+    again with the next topics, and the last warning contains the command that deletes the topics.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -30,10 +27,9 @@ class PointTopics:
         self._made_for: tuple[tuple[str, int, TopicOptions], ...] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
-        """Return topics for a pattern: the present topics if they fit the pattern, otherwise new
-        topics.
+        """Return the present topics if they fit the pattern; otherwise create new topics.
 
-        Topics do not fit any more if someone else, such as a balancer, moved their replicas.
+        Topics no longer fit if another client, such as a balancer, moved their replicas.
         """
         wanted = tuple((each.part, each.message_bytes, each.topic) for each in pattern.loads)
         if self._topics is not None and self._made_for == wanted:
@@ -65,9 +61,7 @@ class PointTopics:
 
     @property
     def _remedy(self) -> str:
-        """The command that deletes the remaining topics of the run, or the reason why none is
-        needed.
-        """
+        """The command that deletes the remaining topics, or the reason why no command is needed."""
         context = self._context
         cluster = context.config.cluster
         if cluster.starts_brokers:
@@ -95,7 +89,7 @@ class PointTopics:
             warn(self._context.reporter, later)
 
     def _delete(self) -> RedlineError | None:
-        """Delete all remaining topics of the run; return the error that prevented the deletion, or
+        """Delete all remaining topics of the run; return the error of a failed deletion, otherwise
         None.
         """
         self._topics = self._made_for = None

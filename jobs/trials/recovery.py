@@ -1,9 +1,10 @@
-"""The wait until brokers are at rest, so that one load does not affect the next trial.
+"""The wait after a load until the brokers are at rest, so that the load does not affect the next
+trial.
 
-The wait includes write-back, that is the pages of the last load that the brokers' hosts still have
-to write to disk. A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when
-a page becomes dirty, and does not change while the kernel writes the page. So write-back is
-measured from the sizes of dirty and write-back memory.
+The wait includes write-back: the hosts of the brokers still have to write pages of the last load to
+disk. A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when a page
+becomes dirty, and does not change while the kernel writes the page. So write-back is measured from
+the sizes of dirty and write-back memory.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ counter when the wait ends, up to 0.3 s late, so a broker without load may show 
 measurement.
 """
 UNNOTED_S = 0.15
-"""Mean idle time of each handler that is missing in a measurement that begins when requests end
-[s]. The counter does not contain the current wait yet; the next measurement contains it. After 12
-loads the measured idle fraction was 0.79 to 0.87 in the first second of rest, and 1.0 in the next
-second.
+"""Mean idle time of each handler that the counter lacks in a measurement just after the last
+request [s]. The counter does not contain the current wait yet; the next measurement contains it.
+After 12 loads the measured idle fraction was 0.79 to 0.87 in the first second of rest, and 1.0 in
+the next second.
 """
 IDLE_LOSS = 0.1
 """Largest loss of idle fraction since the start of the run with which brokers are still at rest
@@ -69,7 +70,9 @@ class Baseline:
 
     @classmethod
     def of(cls, window: BrokerWindow) -> Baseline:
-        """The readings of a window; a missing reading has the default of an unused broker."""
+        """The readings of a window; the default of a missing reading is the value of an unused
+        broker.
+        """
         idle = 1.0 if window.handler_idle is None else min(1.0, window.handler_idle)
         return cls(
             idle,
@@ -86,8 +89,8 @@ class NotIdle:
 
     Attributes:
         text: the reason as a clause that names the broker or the host.
-        invalidates: whether a trial that began now would be INVALID.
-        is_write_back: whether a host still writes pages of the last load.
+        invalidates: whether this reason would make a trial that begins now INVALID. is_write_back:
+            whether a host still writes pages of the last load.
         is_lag: whether a follower lacks records.
     """
 
@@ -104,7 +107,7 @@ class Recovery:
     Attributes:
         duration_s: length of the wait [s].
         since_s: the time at which the brokers came to rest [s since the epoch]; None if they did
-            not.
+            not come to rest.
         not_idle: the reasons why brokers were not at rest at the end of the wait.
         look: the last two polls of all nodes; the brokers were at rest between them if `not_idle`
             is empty.
@@ -122,7 +125,7 @@ class Recovery:
 
     @property
     def patience_s(self) -> float:
-        """The longest wait for the brokers and hosts that are not at rest now [s]."""
+        """The longest time to wait for the brokers and hosts that are not at rest now [s]."""
         is_worth = any(each.invalidates or each.is_write_back for each in self.not_idle)
         return DEADLINE_S if is_worth else DISK_PATIENCE_S
 
@@ -135,7 +138,7 @@ def why_not_idle(
     Args:
         window: the readings of the broker now.
         baseline: the readings of the broker without the run's load.
-        unnoted_s: idle time of each handler that may be missing in the window [s].
+        unnoted_s: idle time of each handler that the window's counters may lack [s].
     """
     broker, idle = f"broker {window.broker_id}", window.handler_idle
     if window.contradiction is not None:
@@ -165,7 +168,7 @@ def why_not_idle(
 def windows_between(
     source: MetricsSource, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]
 ) -> tuple[BrokerWindow, ...]:
-    """The windows of the brokers between two polls of all nodes, both polls included."""
+    """The window of each broker between two polls of all nodes."""
     samples = [*earlier, *later]
     times_s = [sample.at_s for sample in samples]
     from_s, to_s = min(times_s, default=0.0), max(times_s, default=0.0)
@@ -187,7 +190,7 @@ def wait_until_at_rest(
     Args:
         source: the metrics of the brokers.
         baselines: broker id → its readings without the run's load.
-        earlier: an earlier poll of all nodes, which can shorten the first wait.
+        earlier: a poll of all nodes from before this wait, which can shorten the first measurement.
         deadline_s: longest wait [s].
         clock, pause: wall-clock time [s], replaced in tests.
         report: receives the reason why a broker is not at rest, after each measurement.
@@ -218,13 +221,13 @@ def wait_until_at_rest(
 
 
 GAIN, SPARE_BYTES = 2.0, 16e6
-"""A host is at rest if the pages that it is writing have at most `GAIN` times their size before the
-run plus `SPARE_BYTES` [B].
+"""A host is at rest if the size of the pages that it is writing is at most `GAIN` times the size
+before the run, plus `SPARE_BYTES` [B].
 """
 
 QUIET_BYTES_PER_S = 1e6
-"""If the disks of log directories write at a lower rate, they do not write pages of a load
-[B/s].
+"""If the disks of log directories write at a lower rate [B/s], the waiting pages of the host are
+not on these disks.
 """
 
 
@@ -233,7 +236,7 @@ class WriteBack:
     run.
 
     Args:
-        hosts: the metrics of the brokers' hosts; no other part of the run uses this source during a
+        hosts: the metrics of the brokers' hosts, which no other part of the run reads during a
             wait.
     """
 
@@ -265,7 +268,7 @@ class WriteBack:
 def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
     """Whether the disks of log directories are known and wrote almost nothing between two samples.
 
-    If so, the host's waiting pages belong to other disks.
+    If the result is True, the host's waiting pages belong to other disks.
     """
     disks, is_known = log_disks_of(later)
     names = [f"{readings.DISK_WRITTEN_BYTES}:{each}" for each in disks]
@@ -277,7 +280,8 @@ def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
 
 
 def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | None:
-    """The reason why a host still has pages of a load to write; None if the host is at rest.
+    """The reason why a host is not at rest: it still has to write pages of a load; None if it is at
+    rest.
 
     Dirty pages below the threshold at which the kernel starts to write them are ignored: a host
     without load keeps such pages for half a minute, and they do not affect a trial.

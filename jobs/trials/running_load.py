@@ -1,4 +1,4 @@
-"""A running load for its watchers, and the report of its progress."""
+"""A running load, its watchers, and the report of its progress."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from metrics.trial.evidence import ClusterFacts
 from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
 
 NOTICE_S = 1.0
-"""Time between the message with the end of a window and the end itself [s], so that every task
-receives the message in time.
+"""Time from the message that announces the end of a window until this end [s]; it is long enough
+for every task to receive the message.
 """
 
 
@@ -34,7 +34,7 @@ class RunningLoad:
         context: the open resources of the run.
         load: the load.
         channel: the channel to the tasks of the load.
-        sampler: samples the brokers, and perhaps their hosts, while the load runs.
+        sampler: samples the brokers and, if their metrics are known, the hosts while the load runs.
         facts: properties of the cluster that the judgement of the load needs.
     """
 
@@ -71,8 +71,8 @@ class RunningLoad:
         return start_s and start_s + self.channel.phases_now(self.pattern.phases).warmup_s
 
     def end_soon(self, now_s: float) -> None:
-        """End the window as soon as every task can receive the message, unless it ends earlier
-        anyway.
+        """End the window as soon as every task can receive the message, unless the window ends
+        earlier.
         """
         end_s = now_s - (self.begun_s or now_s) + NOTICE_S
         if end_s < self.pattern.phases.measure_s:
@@ -169,7 +169,7 @@ def progress_reported(load: RunningLoad) -> AbstractContextManager[None]:
 
 
 def _busiest(load: RunningLoad, now_s: float) -> BrokerWindow | None:
-    """The broker with the least idle handlers in the last seconds."""
+    """The broker whose request handlers had the lowest idle fraction in the last seconds."""
     from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * load.interval_s)
     samples = [each for each in load.sampler.nodes.samples_taken() if each.at_s >= from_s]
     nodes = {sample.broker_id for sample in samples}
@@ -177,7 +177,7 @@ def _busiest(load: RunningLoad, now_s: float) -> BrokerWindow | None:
 
 
 def stage_at(load_s: float, phases: Phases) -> str:
-    """The phase of a trial at a time after its first record [s]."""
+    """The phase of a trial at this time after the trial's first record [s]."""
     if load_s < 0:
         return "preparing"
     if load_s < phases.warmup_s:

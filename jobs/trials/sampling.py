@@ -1,5 +1,5 @@
-"""The sampling of the brokers and their hosts during a load, and the number of under-replicated
-partitions in the samples.
+"""The sampling of the brokers and their hosts during a load, and the under-replicated partitions in
+the samples.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Samples:
 
 @dataclass(frozen=True)
 class Ends:
-    """The end offsets of a trial's replicas as a source of samples; no sample is taken if they are
-    unknown.
+    """The end offsets of a trial's replicas, as a source of samples; unknown offsets give no
+    sample.
     """
 
     read: Callable[[], ReplicaEnds | None]
@@ -89,9 +89,7 @@ class LoadSampler:
         self._stack.__exit__(kind, error, trace)
 
     def samples_taken(self) -> Samples:
-        """The samples until now; raises the error that ended the sampling early, if there
-        is one.
-        """
+        """The samples until now; if an error ended the sampling early, this error is raised."""
         hosts = self._hosts.samples_taken() if self._hosts else ()
         replicas = self._replicas.samples_taken() if self._replicas else ()
         return Samples(self.nodes.samples_taken(), hosts, replicas)
@@ -107,7 +105,7 @@ class LoadSampler:
             each.forget_before(at_s)
 
     def stop(self) -> Samples:
-        """Stop after the samples in progress, and return all samples, oldest first."""
+        """Finish the samples in progress, stop, and return all samples, oldest first."""
         for each in self._all:
             each.stop()
         return self.samples_taken()
@@ -115,7 +113,7 @@ class LoadSampler:
 
 READING = "under_replicated_partitions"
 FRESH_S = 5.0
-"""Age up to which a sample is used [s]."""
+"""Largest age of a sample that is used [s]."""
 
 
 def lacking_now(
@@ -123,8 +121,8 @@ def lacking_now(
 ) -> float | None:
     """The present number of under-replicated partitions of all brokers.
 
-    Each broker shows only the partitions that it leads. So the result is None if a broker has no
-    metrics, or if its last sample is too old or lacks the reading.
+    Each broker shows only the partitions that it leads, so the result needs a recent reading of
+    every broker; None without such a reading.
     """
     brokers = brokers_of(context.source)
     if not brokers or brokers != context.addresses.keys():

@@ -1,7 +1,7 @@
-"""The proof of the exporters' series: the first load of a warm-up has to change them as expected.
+"""The proof of the exporters' series, which the first load of a warm-up must change as expected.
 
-It includes polls of the brokers before and after a load if their counts are computed from
-one-minute rates.
+If counts are computed from one-minute rates, polls before and after a load wait for updates of
+these rates.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def poll_after_ticks(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[BrokerSample]:
-    """Poll all nodes so that the poll includes the whole load that has just ended.
+    """Poll all nodes once their counts include the whole load that has just ended.
 
     Counts that are computed from one-minute rates are as old as the last update of the rate, so
     this function waits until each rate was updated again.
@@ -70,8 +70,8 @@ def poll_after_ticks(
 
 
 def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
-    """(broker id, reading) → time of the last update of its rate [s]; a rate that was always 0 is
-    left out.
+    """(broker id, reading) → time of the last update of the reading's rate [s]; a rate that was
+    always 0 is left out.
     """
     return {
         (each.broker_id, name): each.values[f"{TICKED_S}:{name}"]
@@ -82,7 +82,9 @@ def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
 
 
 BROKER_PROPERTIES = "broker.config"
-"""Name of a fact of the environment that exists only if the brokers' properties cannot be read."""
+"""Name of a fact of the environment; the fact exists only if the brokers' properties cannot be
+read.
+"""
 LOOKS_MAX = 3
 
 _REMEDY = (
@@ -118,16 +120,20 @@ class SeriesProof:
 
     @property
     def is_due(self) -> bool:
-        """Whether the run reads series that it found itself and that are not examined yet."""
+        """Whether the run reads series that it found itself and that no load has tested yet."""
         found = any(node.series for node in self.context.source.nodes.values())
         return found and self.context.history.series_doubt is None
 
     def poll(self) -> Sequence[BrokerSample]:
-        """A poll of the brokers just before a load; empty if no proof is due."""
+        """A poll of the brokers just before a load that has to prove the series; empty for any
+        other load.
+        """
         return self.context.source.sample_all() if self.is_due else ()
 
     def skip(self, why: str) -> None:
-        """Record why no load proves the series, if a proof is due."""
+        """Record the reason why no load proves the series, unless the proof exists or is not
+        needed.
+        """
         if self.is_due:
             self._note((why,))
 
@@ -138,7 +144,7 @@ class SeriesProof:
         topics: TopicSet,
         pattern: TrafficPattern,
     ) -> None:
-        """Compare the brokers' readings with a load that has just ended.
+        """Compare the changes of the brokers' readings with a load that has just ended.
 
         Args:
             polls: two polls of the brokers before any load, and the poll before this load.
@@ -189,7 +195,7 @@ class SeriesProof:
         return found
 
     def pools(self) -> dict[int, HandlerPool]:
-        """Broker id → the pool of its request handlers."""
+        """Broker id → the pool of the broker's request handlers."""
         facts = self.context.environment
         is_readable = BROKER_PROPERTIES not in facts
         found = {}
@@ -202,7 +208,7 @@ class SeriesProof:
         return found
 
     def _has_leaders(self, topics: TopicSet) -> bool:
-        """Whether the planned leaders lead the partitions; False if the leaders are unknown."""
+        """Whether each partition is led by its planned leader; False if the leaders are unknown."""
         try:
             return not self.context.topics.moved_leaders(topics)
         except AdminError:

@@ -15,21 +15,23 @@ from jobs.testbed.facade import StartedBrokers
 from jobs.trials.running_load import RunningLoad
 
 AFTER_SHARE = 0.2
-"""Share of the window after which the broker is killed; the rest of the window shows the effect."""
+"""Share of the window after which the broker is killed; the rest of the window shows the effect of
+the kill.
+"""
 
 POLL_S = 0.05
 
 
 @dataclass
 class UncleanStop:
-    """Kills the broker with the highest id once, like a power failure: its leaders do not move
+    """Kills the broker with the highest id once; as in a power failure, its leaders do not move
     before.
 
     Attributes:
         cluster: the cluster under load.
         control: starts and kills the brokers of the testbed.
         leaders_back_s: time from the kill until all other brokers knew a live leader for every
-            partition [s]; None if some partition had no live leader until the end of the load.
+            partition [s]; None if a partition had no live leader when the load ended.
     """
 
     cluster: OpenCluster
@@ -82,6 +84,8 @@ class UncleanStop:
         return True
 
     def undo(self) -> None:
-        """Restart the broker if it was killed, and return when the broker is in service."""
+        """Restart the killed broker, and return when the broker is in service; without a kill,
+        return at once.
+        """
         if self._killed_s is not None:
             self.control.restart_broker(self.victim)

@@ -1,5 +1,5 @@
-"""A load that is not a trial: it is neither judged nor stored. One use is the backlog of a consumer
-group, which is written before the trial that reads it.
+"""A load that is not a trial: it is neither judged nor stored. For example, such a load writes the
+backlog of a consumer group before the trial that reads the backlog.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def offer_unscored(
 
 def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
     """End a load that has kept brokers overloaded for too long, compared with their state before
-    it.
+    the load.
     """
 
     def is_over(load: RunningLoad, now_s: float, begun_s: float) -> bool:
@@ -115,7 +115,7 @@ def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
 LOADS_MAX = 10
 """Largest number of loads that build one backlog."""
 SPARE_S = 1.0
-"""Time that is added to the time in which the missing records are sent at the load's rate [s]."""
+"""Time by which a load is longer than the missing records need at its rate [s]."""
 CLOSED_LOOP_S = 30.0
 """Length of a load of producers without a rate [s]."""
 LOAD_MAX_S = 86_400.0
@@ -124,8 +124,7 @@ LOAD_MAX_S = 86_400.0
 def build_backlog(
     context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
 ) -> tuple[bool, Reason | None]:
-    """Write the records that are missing in the topics for the pattern's backlog, at the pattern's
-    rate.
+    """Write records at the pattern's rate until the topics contain the pattern's backlog.
 
     Args:
         context: the open resources of the run.
@@ -134,7 +133,8 @@ def build_backlog(
         number: number of the trial that reads the backlog.
 
     Returns:
-        Whether a load was offered; and the reason why the backlog could not be built, or None.
+        Whether a load was offered, and the reason why the backlog could not be built; None if it
+        was built.
 
     Raises:
         GuardStopError: a guard tripped.
@@ -176,7 +176,7 @@ def _of_parts(
 
 
 def _held(context: RunContext, topics: TopicSet) -> int:
-    """The number of records in the topics of the run, which were empty at first."""
+    """The number of records in the run's topics, which were empty when the run created them."""
     return sum(context.topics.end_offsets(topics).values())
 
 
