@@ -27,7 +27,8 @@ REPOSITORY_VARIABLE = "REDLINE_MAVEN_URL"
 TIMEOUT_S = 900.0
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""With this option the download of all jars takes 7 instead of 13 CPU-seconds."""
+"""Option for the JVM of a download. With this option, the download of all jars takes 7 instead of
+13 CPU-seconds."""
 
 _UNREACHABLE = re.compile(
     r"Host \S+ not found|UnknownHostException|ConnectException|NoRouteToHost|SocketException"

@@ -27,7 +27,8 @@ from metrics.common.errors import RedlineError
 _log = logging.getLogger(__name__)
 
 HEARTBEAT_MS = 1_000
-"""Interval of heartbeats, and so the longest time until a member knows of a rebalance [ms]."""
+"""Interval of heartbeats, which is also the longest time until a member knows of a rebalance
+[ms]."""
 
 SESSION_MS = 10_000
 POLL_S = 1.0

@@ -99,8 +99,8 @@ _AT_ONCE = 64
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
-"""Range of a share of a session's lifetime. A successor of a connection is opened after a random
-share, so that the connections of a load do not log in at the same moment."""
+"""Range of the random share of a session's lifetime after which a successor of the connection is
+opened. The share is random so that the connections of a load do not log in at the same moment."""
 SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),

@@ -23,8 +23,8 @@ _COUNT = struct.Struct(">i")
 
 FRAME_BYTES_MAX = 100 * 2**20
 """Largest answer that is stored as a whole [B]. The limit equals Kafka's default limit for
-requests, socket.request.max.bytes. The limit also detects servers that are not brokers: the text
-"HTTP" reads as a size of 1.2 GB."""
+requests, socket.request.max.bytes. The limit also detects servers that are not brokers: their text
+"HTTP" would be a size of 1.2 GB."""
 
 Buffer = bytes | bytearray | memoryview
 

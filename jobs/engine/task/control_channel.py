@@ -42,8 +42,8 @@ PROBLEM_LENGTH = 2_000
 """Maximum length of a problem's text [characters]: a message on the control channel is one short
 line."""
 LATE_MAX_S = 5.0
-"""Longest delay of the driver that moves the start of the load [s]. A longer delay is a difference
-between the clocks of the driver and the task's host."""
+"""Longest delay of the driver by which the start of the load is moved [s]. A longer delay counts as
+a difference between the clocks of the driver and the task's host."""
 
 
 @dataclass(frozen=True)
