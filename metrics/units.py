@@ -47,7 +47,7 @@ def _round(value: float, digits: int) -> float:
 
 
 def format_mb_per_s(mb_per_s: float | None) -> str:
-    """A rate without its unit, with three digits below 1,000, such as `0.123`, `12.3` or `1,234`."""
+    """A rate without its unit, with three digits below 1,000: `0.123`, `1.23`, `12.3`, `1,234`."""
     if mb_per_s is None or not math.isfinite(mb_per_s):
         return UNKNOWN
     if mb_per_s == 0:
