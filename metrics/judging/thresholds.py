@@ -27,14 +27,17 @@ class Indicators:
         produce_response_ms_max: highest mean response time of the produce requests of any broker,
             from a request's arrival to the last byte of its answer [ms].
         latency_p50_ms_max: highest median of the produce latency from the intended send time [ms].
-        latency_p95_ms_max: highest 95th percentile of the produce latency [ms].
-        latency_p99_ms_max: highest 99th percentile of the produce latency [ms].
-        latency_p999_ms_max: highest 99.9th percentile of the produce latency [ms].
+        latency_p95_ms_max: highest 95th percentile of the produce latency from the intended send
+            time [ms].
+        latency_p99_ms_max: highest 99th percentile of the produce latency from the intended send
+            time [ms].
+        latency_p999_ms_max: highest 99.9th percentile of the produce latency from the intended send
+            time [ms].
         request_queue_max: highest number of waiting requests of any broker [requests].
         request_queue_share_max: highest number of waiting requests as a share of the broker's
             `queued.max.requests` [ratio].
         consumer_lag_growth_max: highest growth of any consumer group's lag, as a share of the
-            offered records [ratio]. In a window longer than 40 s, the lag may grow only by as many
+            offered records [ratio]. In a window longer than 40 s, the lag may grow by as many
             records as in a window of 40 s.
         follower_lag_growth_max: highest growth of the followers' lag, as a share of the load
             [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). The limit has no effect
@@ -107,7 +110,7 @@ def reasons_of_all(
     limits: Limits,
     judges_parts: bool,
 ) -> list[Reason]:
-    """The reasons of a rule for the whole load, and for each part of a mix.
+    """The reasons that a rule returns for the whole load and for each part of a mix.
 
     A part is judged separately, because a small part that falls behind hardly changes the sums of
     the mix.

@@ -2,7 +2,7 @@
 
 An INVALID trial does not show whether the brokers sustain the load. A trial is INVALID if the
 generator missed its rate, if metrics are missing or contradict each other, or if the cluster
-changed under the load. Such a trial must not be read as an overload. A new rule needs a function
+changed under the load. An INVALID trial does not count as an overload. A new rule needs a function
 in this module and a line in `RULES`.
 """
 
@@ -33,8 +33,8 @@ EDGE_GAP_INTERVALS = 2.0
 intervals]."""
 
 SILENT_S = 1.0
-"""Minimum silence of a broker with idle request handlers before the broker counts as unreachable
-[s]. The silence must also be longer than the time between two samples of the broker."""
+"""A broker with idle request handlers counts as unreachable after this time without an answer [s].
+The time without an answer must also be longer than the time between two samples of the broker."""
 
 OVERLOAD_ERRORS = frozenset(
     {
@@ -46,13 +46,13 @@ OVERLOAD_ERRORS = frozenset(
         "ThrottlingQuotaExceededError",
     }
 )
-"""Errors that an overload causes, and which do not make a trial INVALID. The records that failed
+"""Errors that an overload causes. These errors do not make a trial INVALID. The records that failed
 with these errors are missing from the acknowledged records, so the indicator `achieved` judges
 them."""
 
 FOLLOWING_ERROR = "OutOfOrderSequenceNumberError"
-"""Error of the batches that an idempotent producer had in flight behind a refused batch. If no
-other error occurs, this error means that the broker lost the producer's state."""
+"""Error of the batches that an idempotent producer had in flight behind a refused batch. If only
+this error occurs, the broker lost the producer's state."""
 
 MOVED_ERRORS = frozenset(
     {
@@ -65,7 +65,7 @@ MOVED_ERRORS = frozenset(
         "UnknownLeaderEpochError",
     }
 )
-"""Errors which show that the leader of a partition moved during the trial."""
+"""Errors that show a move of a partition's leader during the trial."""
 
 
 Judge = Callable[[Evidence, Thresholds], list[Reason]]
@@ -104,15 +104,16 @@ def tasks_failed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     was_sent = evidence.closed_loop and client.counts.sent_records > 0
     if not found and client.counts.offered_records == 0 and not was_read and not was_sent:
         text = (
-            "no record was due to be sent or read in the window, so the trial does not load "
-            "the brokers; check the profile of the rate, which may be 0 at such a time"
+            "no record was due to be sent or read in the window, so the trial does not load the "
+            "brokers; check the profile of the rate, because the rate may be 0 in this window"
         )
         found.append(_generator(text, 0.0, 1.0))
     return found
 
 
 def clocks_apart(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Hosts whose clock differs too much from the driver's clock, so that they load at other times.
+    """Hosts whose clock differs too much from the driver's clock. Such hosts load the brokers at
+    the wrong times.
 
     Returns:
         One reason for each host.
@@ -133,10 +134,11 @@ def clocks_apart(evidence: Evidence, _: Thresholds) -> list[Reason]:
 def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Hosts whose clock was set during the load, or ran faster or slower than the driver's clock.
 
-    The clock of a host paces the load of the host, so the load's rate changes with the clock's.
+    A host paces its load by its own clock, so a faster or slower clock changes the rate of the
+    load.
 
     Returns:
-        One reason for each such host. Hosts that `clocks_apart` reports are left out.
+        One reason for each such host, without the hosts that `clocks_apart` reports.
     """
     client = evidence.client
     most_s = CHANGE_MAX * client.duration_s
@@ -145,8 +147,9 @@ def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
         Reason(
             "clock_changed",
             f"the clock of executor {each.host} {each.text} within the load, more than "
-            f"{CHANGE_MAX:.0%} of the window of {client.duration_s:.1f} s: it was set or runs "
-            "at another speed, and the load's rate with it; wait until the clocks of all "
+            f"{CHANGE_MAX:.0%} of the window of {client.duration_s:.1f} s: the clock was set or "
+            "runs at another speed, and the load's rate changed with the clock; wait until the "
+            "clocks of all "
             "hosts are synchronized",
             each.least_s,
             most_s,
@@ -160,7 +163,8 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
     """A shortfall that the generator caused, according to the generator's own counts.
 
     Returns:
-        One reason if the generator sent too many records late, and one if a task had no spare time.
+        One reason if the generator sent too many records late, and one more if a task had no spare
+        time.
     """
     client, limits = evidence.client, thresholds.validity
     if not ACHIEVED.falls_short(evidence, thresholds.indicators):
@@ -170,7 +174,7 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
     if own / missing >= limits.generator_share_max:
         text = (
             f"the generator was the limit: {own} of {missing} missing records were due and "
-            f"unsent although their connections had room (sends left up to "
+            f"unsent although their connections had room (records were sent up to "
             f"{client.lateness_p99_ms:.0f} ms late at p99); use more executors or cores"
         )
         found.append(_generator(text, own / missing, limits.generator_share_max))
@@ -185,12 +189,13 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 
 
 def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Hosts of the generator that were the limit while records were missing or latencies too long.
+    """Hosts of the generator that limited the load while records were missing or latencies were too
+    long.
 
-    Such a host dropped packets, swapped memory, or had no CPU left. A host that also runs brokers
-    counts only if its own interfaces dropped packets, because the attribution judges its CPU and
-    its memory. Interfaces with a known speed are not counted on such a host, because a simulated
-    link drops the packets beyond its speed.
+    Such a host dropped packets, swapped memory, or had no CPU left. If the host shares a machine
+    with brokers, only dropped packets are a reason, because the attribution judges the machine's
+    CPU and memory. The drops of an interface with a known speed are no reason on such a host,
+    because a simulated link drops the packets beyond its speed.
 
     Returns:
         One reason for each host and problem.
@@ -208,7 +213,7 @@ def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
-    """The problems of a host of the generator: (text, remedy, value, limit) of each problem."""
+    """The problems of a host of the generator, each as a tuple (text, remedy, value, limit)."""
     for each in host.interfaces:
         if host.shares_machine and each.speed_bytes_per_s is not None:
             continue
@@ -219,7 +224,12 @@ def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
         return
     if (swapped := host.swapped_pages_per_s or 0.0) >= SWAPPED_PAGES_HIGH:
         text = f"moved {swapped:.0f} pages/s to and from swap"
-        yield text, "give executors less memory, or their hosts more", swapped, SWAPPED_PAGES_HIGH
+        yield (
+            text,
+            "give the executors less memory, or add memory to their hosts",
+            swapped,
+            SWAPPED_PAGES_HIGH,
+        )
     if (busy := host.cpu_busy or 0.0) >= CPU_SATURATED and host.waiting_threads:
         text = f"was {busy:.0%} busy, with {host.waiting_threads:.1f} threads waiting for a core"
         yield text, "use more executors on more hosts", busy, CPU_SATURATED
@@ -228,9 +238,10 @@ def _host_problems(host: HostWindow) -> Iterator[tuple[str, str, float, float]]:
 def unreachable(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Brokers that gave no answer to the executors, although they were not overloaded.
 
-    The request handlers of such a broker are idle, and more connections wait for an answer than
-    requests wait at the broker. If records are missing at all brokers, the brokers are overloaded.
-    A broker is also overloaded if it answers slowly, is busy, or waits for its followers.
+    The request handlers of an unreachable broker are idle, and the number of connections that wait
+    for an answer is higher than the number of requests that wait at the broker. If records are
+    missing at all brokers, the brokers count as overloaded. A broker also counts as overloaded if
+    it answers slowly, is busy, or waits for its followers.
 
     Returns:
         One reason for each unreachable broker, if the other brokers acknowledged their share.
@@ -276,10 +287,10 @@ def _is_unreachable(window: BrokerWindow, account: BrokerAccount, idle_min: floa
 def metrics_incomplete(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Brokers whose metrics are not sufficient for a verdict.
 
-    Too many samples are missing, an edge of the window has no sample nearby, or a metric is missing
-    that the goal requires. On a cluster without metrics, the samples are answers of the Admin API,
-    and overloaded brokers delay these answers. So missing samples are accepted there if the
-    clients' figures show an overload.
+    The metrics are not sufficient if too many samples are missing, if no sample lies near an edge
+    of the window, or if a metric that the goal requires is missing. On a cluster without metrics,
+    the samples are answers of the Admin API, and overloaded brokers delay these answers. So missing
+    samples are accepted on such a cluster if the clients' figures show an overload.
 
     Returns:
         One reason for each broker.
@@ -335,7 +346,7 @@ def _missing(window: BrokerWindow, most: float, rules: Sequence[Indicator]) -> s
 
 
 def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Nodes whose samples cannot all come from one process that kept running.
+    """Nodes whose samples come from more than one process, or from a process that restarted.
 
     Returns:
         One reason for each node.
@@ -350,7 +361,7 @@ def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
 def errors_unexplained(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Errors that a load cannot cause, such as moved leaders, lost connections and refusals.
 
-    An error also counts if its records were sent again and acknowledged, because the repeated
+    An error is also a reason if its records were sent again and acknowledged, because the repeated
     records change the load.
 
     Returns:
@@ -379,7 +390,8 @@ def cluster_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     time.
 
     Returns:
-        One reason for each node that reports fenced brokers or lost partitions.
+        One reason for each node that reports fenced brokers, and one reason for each broker that no
+        longer leads some partitions.
     """
     offline = evidence.cluster.offline
     found = [
@@ -397,7 +409,7 @@ def cluster_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     for broker_id, count in sorted((evidence.moved_leaders or {}).items()):
         text = (
             f"broker {broker_id} led {count} partitions of the trial's topics before the load "
-            f"that it no longer leads: leaders moved during the trial"
+            f"and does not lead them after it: leaders moved during the trial"
         )
         found.append(Reason("leaders_moved", text, float(count), 0.0, broker_id))
     return found
@@ -422,7 +434,7 @@ def controller_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def stood_still(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Brokers whose process paused for another reason than a garbage collection.
+    """Brokers whose process paused although no garbage collection ran.
 
     Returns:
         One reason for each broker.
@@ -447,7 +459,8 @@ def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Quotas that throttled the load, so that the trial measured the quotas and not the brokers.
 
     Returns:
-        The result of `throttle_reasons`, or nothing if the goal counts throttling as an overload.
+        The result of `throttle_reasons`, or an empty list if the goal counts throttling as an
+        overload.
     """
     if thresholds.indicators.throttled_is_overload:
         return []
@@ -455,7 +468,7 @@ def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Lag of consumer groups that the consumers' own tasks caused, because they had no spare time.
+    """Lag of consumer groups that occurred because the tasks with the consumers had no spare time.
 
     Returns:
         One reason for the busiest task with consumers.
@@ -464,8 +477,8 @@ def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
     if busy < limit or not CONSUMER_LAG.reasons(evidence, thresholds.indicators):
         return []
     text = (
-        f"the consumers were the limit: a task with consumers was busy {busy:.0%} of the "
-        "window while lag grew; use more executors or cores"
+        f"the consumers were the limit: a task with consumers was busy {busy:.0%} of the window "
+        "while the lag grew; use more executors or cores"
     )
     return [_generator(text, busy, limit)]
 
@@ -473,14 +486,14 @@ def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Acknowledged records that do not match the growth of the partitions' end offsets.
 
-    A failed record may have been written nevertheless, and a record that was sent again because its
-    answer was lost may be written twice. So a partition grows by at least its acknowledged records.
-    It grows by at most the sum of its acknowledged, failed and repeated records. The end of a
-    transaction is also a record of the log.
+    The log may contain a failed record. If an answer was lost, the log may contain the record
+    twice. So a partition grows by at least its acknowledged records. It grows by at most the sum of
+    its acknowledged, failed and repeated records. Each end of a transaction adds one record to the
+    log.
 
     Returns:
-        One reason for missing records, or one for records of unknown origin, or nothing if the end
-        offsets are not known.
+        One reason for missing records, or one reason for records of unknown origin. The list is
+        empty if the end offsets are not known.
     """
     growth, counts = evidence.growth_by_partition, evidence.client.counts
     if growth is None:
@@ -517,17 +530,22 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
 
 
 def _or_waiting(evidence: Evidence) -> str:
-    """Another possible cause of low end offsets, or nothing if the partitions have no followers."""
+    """A clause with another possible cause of low end offsets, or an empty text if the partitions
+    have no followers.
+    """
     if not evidence.cluster.followers:
         return ""
     return (
-        "; clients see only offsets below the high watermark, so slow followers have the same "
-        "effect: check the followers' lag, and repeat the trial after they have caught up"
+        "; clients see only offsets below the high watermark, so slow followers also lower the "
+        "end offsets: check the followers' lag, and repeat the trial after the followers have "
+        "caught up"
     )
 
 
 def _and_control(counts: Counts) -> str:
-    """A phrase such as ` and 20 ends of transactions`, or an empty text if no transaction ended."""
+    """A phrase such as ` and 20 ends of transactions`, or an empty text if the load has no
+    transactions.
+    """
     return f" and {counts.control_records} ends of transactions" if counts.control_records else ""
 
 
@@ -540,12 +558,12 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
     """Consumer groups whose reads do not match the end offsets after the trial.
 
     A group reads each partition in one range without a gap, up to the last acknowledged record. The
-    range ends at or before the end offset, and contains one record for each offset. The range may
-    end before the last acknowledged record only if the group's lag shows that the group could not
-    keep up.
+    range does not go beyond the end offset, and it contains one record for each offset. If the
+    range ends before the last acknowledged record, the group's lag must be at least as large as the
+    number of unread records.
 
     Returns:
-        One reason for each group, or nothing if the end offsets are not known.
+        One reason for each such group. The list is empty if the end offsets are not known.
     """
     behind = followers_behind(evidence, thresholds.indicators)
     if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
@@ -559,7 +577,9 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
 
 
 def _taken(evidence: Evidence, group: GroupWindow) -> Counter[int]:
-    """Partition that a group reads → number of offsets that its acknowledged records take."""
+    """Partition that a group reads → number of offsets that the partition's acknowledged records
+    take.
+    """
     counts = evidence.client.account_of_group(group.counts.group).counts
     return Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
 
@@ -575,8 +595,8 @@ def _find_missing(group: GroupWindow, taken: Mapping[int, int]) -> tuple[str, in
         return None
     return (
         f"consumer group {group.counts.group} did not read {sum(missing.values())} acknowledged "
-        f"records of {len(missing)} partitions, first of partition {min(missing)}, although its "
-        f"lag was {lag} at the window's end"
+        f"records of {len(missing)} partitions, the first of them partition {min(missing)}, "
+        f"although its lag was {lag} records at the window's end"
     ), sum(missing.values())
 
 
@@ -606,7 +626,8 @@ def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, 
 
 
 def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A load of other clients that rose during the trial by more than its usual variation.
+    """A rise of the other clients' load during the trial that exceeds the usual variation of their
+    load.
 
     The measured limit would include the additional load of the other clients.
 
@@ -618,17 +639,18 @@ def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
         return []
     text = (
         f"other clients {rise.text}; the rise is {rise.share:.0%} of the brokers' traffic, "
-        f"above {most:.0%}; find the other clients of this cluster"
+        f"above {most:.0%}; find and stop the clients that raised their load"
     )
     return [Reason(OTHERS_LOADED, text, rise.share, most)]
 
 
 def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A load of other clients that fell during the trial by more than its usual variation.
+    """A fall of the other clients' load during the trial that exceeds the usual variation of their
+    load.
 
-    Such a trial does not show that the brokers sustain the load beside the usual load of the other
-    clients. An overloaded trial is valid nevertheless, because overloaded brokers leave other
-    clients less room.
+    Such a trial does not show that the brokers sustain the load in addition to the other clients'
+    usual load. The rule does not apply to an overloaded trial, because overloaded brokers leave
+    other clients less room.
 
     Returns:
         One reason if the fall is too large a share of the brokers' traffic.
@@ -644,7 +666,7 @@ def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def window_too_short(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """A window that is too short for a lagging follower to leave the ISR.
+    """A window so short that a lagging follower would not leave the ISR within it.
 
     Returns:
         One reason if the window is too short.
@@ -681,23 +703,24 @@ RULES: Sequence[ValidityRule] = (
     ValidityRule(accounting_mismatch),
     ValidityRule(consumption_mismatch),
 )
-"""All rules that apply to every trial. Their reasons have the same order."""
+"""All rules that apply to every trial. The reasons have the order of these rules."""
 
 SUSTAINED_RULES: Sequence[ValidityRule] = (
     ValidityRule(others_less),
     ValidityRule(window_too_short),
 )
-"""The rules that apply only to trials without an overload. An overload that a short window shows
-is valid."""
+"""The rules that apply only to trials without an overload. Even a short window can show an
+overload."""
 
 
 def invalid_reasons(
     evidence: Evidence, thresholds: Thresholds, rules: Sequence[ValidityRule] = RULES
 ) -> list[Reason]:
-    """The reasons why a trial is INVALID according to some rules, or none for a valid trial.
+    """The reasons why a trial is INVALID according to the given rules. The list is empty for a
+    valid trial.
 
-    A broker that was killed on purpose is left out. The rules that its loss triggers on the other
-    brokers are also left out.
+    The evidence of a broker that was killed on purpose does not count. The rules that the loss of
+    this broker triggers do not apply.
     """
     killed = evidence.cluster.killed
     if killed is not None:

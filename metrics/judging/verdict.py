@@ -22,7 +22,7 @@ from search.model import Verdict
 
 
 def judge_all(evidence: Evidence, goals: Mapping[str, Thresholds]) -> dict[str, Judgement]:
-    """Name of each goal → the judgement of a trial by this goal."""
+    """Name of a goal → the judgement of a trial by this goal."""
     return {name: judge(evidence, thresholds) for name, thresholds in goals.items()}
 
 
@@ -64,7 +64,9 @@ def judge(evidence: Evidence, thresholds: Thresholds) -> Judgement:
 
 
 def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> float | None:
-    """The value of a rule over its limit, which is the highest value of all parts for a mix."""
+    """The measured value of a rule, divided by the rule's limit. For a mix, the result is the
+    highest ratio of all parts.
+    """
     parts = evidence.by_part.values() if rule.judges_parts else ()
     values = [rule.utilization(each, limits) for each in (evidence, *parts)]
     return highest(values)
@@ -77,14 +79,14 @@ def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
     client = evidence.client
     busy, achieved = client.counts.loop_busy, client.achieved_mb_per_s
     text = (
-        f"closed loop: {format_mb_per_s(achieved)} MB/s without a rate limit, the busiest task "
-        f"busy {busy:.0%} of the window; latencies exclude the wait before the send"
+        f"closed loop: {format_mb_per_s(achieved)} MB/s without a rate limit, and the busiest "
+        f"task was busy {busy:.0%} of the window; latencies exclude the wait before the send"
     )
     return (Reason("closed_loop", text, achieved or 0.0, 0.0),)
 
 
 def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
-    """A reason which states that the window ended early."""
+    """A reason for reports, with the statement that the window ended early."""
     duration_s, planned_s = evidence.client.duration_s, evidence.planned_s
     if not 0 < duration_s < planned_s - WINDOW_TOLERANCE_S:
         return ()

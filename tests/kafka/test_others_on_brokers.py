@@ -31,4 +31,4 @@ def test_writes_of_others_are_distinguished(brokers: LoadedBrokers, kafka_testbe
     assert others.bytes_per_s / others.messages_per_s == pytest.approx(LARGE_BYTES, rel=0.02)
     assert beside.judgement.verdict is Verdict.INVALID
     (reason,) = [r for r in beside.judgement.reasons if r.indicator == "others_loaded"]
-    assert "find the other clients of this cluster" in reason.text
+    assert "find and stop the clients that raised their load" in reason.text

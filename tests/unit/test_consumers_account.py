@@ -145,7 +145,7 @@ def test_acknowledged_records_that_a_group_did_not_read_are_judged_by_its_lag() 
     stalled = window(ReadRange(0, 0, 10, 10), lag_records=(0, 3), acked=acked)
     (reason,) = mismatches(stalled, acked)
     assert "did not read 15 acknowledged records of 1 partitions" in reason.text
-    assert "first of partition 7, although its lag was 3" in reason.text
+    assert "the first of them partition 7, although its lag was 3" in reason.text
     slow = window(ReadRange(0, 0, 10, 10), lag_records=(0, 40), acked=acked)
     assert mismatches(slow, acked) == [], "the rule of lag reports it"
     produced = Counts(acked_by_partition={0: 10}, control_records_by_partition={0: 2})
