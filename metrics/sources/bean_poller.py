@@ -1,7 +1,8 @@
 """Sources that read JMX beans of nodes, over JMX, Jolokia or another protocol.
 
-The base class chooses the beans of a sample, and checks that a node shows the required beans. A
-subclass reads the beans, of all nodes at once or of each node by one request.
+The base class chooses the beans of a sample, and checks that a node shows the required beans. One
+kind of subclass reads the beans of all nodes at once. The other kind reads the beans of each node
+by one request.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ Address = TypeVar("Address", bound=Endpoint)
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 OPEN_EACH_S = 0.05
-"""Minimum time for each node in the deadline of the first answers [s]."""
+"""Minimum time per node that the deadline of the first answers allows [s]."""
 
 
 def brief(error: str) -> str:
@@ -57,7 +58,7 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
 
     Args:
         endpoint: the endpoint, with the expected node id.
-        values: answers to the readings `metrics.sources.beans.AT_START`.
+        values: name of a reading in `metrics.sources.beans.AT_START` → the node's answer.
 
     Raises:
         ConfigError: the process is not a Kafka node, or has another node id than expected.
@@ -93,7 +94,7 @@ def node_info(endpoint: Endpoint, values: Mapping[str, str]) -> NodeInfo:
 
 
 def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
-    """The readings of a node's release and roles."""
+    """The readings that exist for a node's release and roles."""
     return readings_of(beans_for(node.version, node.roles, has_quorum=node.has_quorum))
 
 
@@ -121,7 +122,7 @@ def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
 def harmless_arguments(text: str) -> str:
     """The JVM's arguments for memory, garbage collection and compilation, sorted.
 
-    All other arguments are left out. A system property or an agent's options may contain a secret,
+    The result has no other arguments. A system property or an agent's options may contain a secret,
     and a command or a path does not affect the speed.
     """
     given = (word.strip("[], ") for word in text.split(", "))
@@ -156,7 +157,7 @@ def parse_object_name(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _matches(reading: Reading, bean: str) -> str | None:
-    """The reading's full name if `bean` is one of its beans, or None."""
+    """The reading's full name, or None if `bean` is not a bean of the reading."""
     domain, asked = parse_object_name(reading.object_name)
     bean_domain, given = parse_object_name(bean)
     if domain != bean_domain or asked.keys() != given.keys():
@@ -207,7 +208,8 @@ class BeanAnswer:
 
 
 class BeanSource(ABC, Generic[Address]):
-    """A `MetricsSource` that reads JMX beans. The release and the roles of a node decide which.
+    """A `MetricsSource` that reads JMX beans. The release and the roles of a node decide which
+    beans are read.
 
     Args:
         endpoints: the nodes to read, and the controllers if they are known.
@@ -263,8 +265,8 @@ class BeanSource(ABC, Generic[Address]):
             raise
 
     def _first_answers(self) -> Iterator[tuple[Address, BeanAnswer]]:
-        """The answer of each node within the deadline of `open`. A ConfigError is raised for
-        errors.
+        """The answer of each node within the deadline of `open`. If a node does not answer, a
+        ConfigError is raised.
         """
         deadline_s = max(OPEN_DEADLINE_S, OPEN_EACH_S * len(self._endpoints))
         for endpoint, answer in zip(self._endpoints, self._answers(deadline_s), strict=True):
@@ -311,8 +313,8 @@ class BeanPoller(BeanSource[Address]):
             timeout_s: time after which the answer is too late [s].
 
         Returns:
-            The values of the attributes. A composite attribute gives all of its items. Missing
-            beans and attributes are left out.
+            The values of the attributes. A composite attribute has one value for each of its items.
+            The result has no values for missing beans and attributes.
 
         Raises:
             PollError: the node did not answer.

@@ -1,11 +1,12 @@
-"""The reading of a series on an exporter's page, found by the names of the bean.
+"""The reading to which a series on an exporter's page belongs, found by the names of beans in the
+series' name.
 
 The rules of an exporter choose the case of a series' name, the separators, and the last word of the
 name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean are in the
-name and which are labels. Only the order is always the same: first the domain, then type, name and
-other keys, then the attribute. So names are compared without case and separators. The last word
-shows the meaning of the number, or leaves it uncertain: `_total` is a count in some rules, and a
-rate in others.
+name and which are labels. Only the order is the same under all rules: the domain, the type, the
+name, other keys, and the attribute. So two names count as equal if they differ only in case and
+separators. The last word of a name may show the meaning of the number. The word `_total` does not
+show it: some rules use the word for counts, and others for rates.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Candidate:
     """A series that may be a reading.
 
     Attributes:
-        reading: name of the reading, without the text that `*` matched.
-        meaning: meaning of the number, according to the series' name.
+        reading: name of the reading, without the text that `*` matched. meaning: meaning of the
+            number, according to the series' name.
         selector: pattern for the series, with `*` for each part that names one of several beans.
         family: key of the rule that made the series. All series of a family have the same meaning.
         rank: 0 for the preferred attribute, 1 for its name in earlier releases.
@@ -88,21 +89,23 @@ class Candidate:
 
 @dataclass(frozen=True)
 class _Part:
-    """A key of a bean, and the texts that its value may have, without texts for the value `*`."""
+    """A key of a bean, and the texts that the key's value may have. The texts are empty for the
+    value `*`.
+    """
 
     key: str
     values: tuple[str, ...]
 
     @property
     def pattern(self) -> str:
-        """A regular expression for the part in the name of a series."""
+        """A regular expression for this part of a bean in the name of a series."""
         if not self.values:
             return f"{'(?:name)?' if self.key == 'name' else self.key}(.+?)"
         key = "" if self.key in {"type", "name"} else f"(?:{self.key})?"
         return f"{key}(?:{'|'.join(self.values)})"
 
     def fits(self, value: str) -> bool:
-        """Whether a label with a value can be this part."""
+        """Whether a label with this name and value can be this part of a bean."""
         return not self.values or squeezed(value) in self.values
 
 
@@ -166,7 +169,9 @@ class _Bean:
         rank: int,
         attribute: str | None,
     ) -> Candidate | None:
-        """The candidate for a name that fits. `attribute` is the attribute in a label, or None."""
+        """The candidate for a name that matches the bean. `attribute` is the attribute that a label
+        names, or None if no label names the attribute.
+        """
         meaning, end = Meaning.VALUE, found["end"] if attribute is None else attribute
         if self.attributes == _COUNTED:
             meaning = _ENDS.get(end, Meaning.RATE)
@@ -188,7 +193,9 @@ def squeezed(text: str) -> str:
 
 @cache
 def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re.Pattern[str], ...]:
-    """Patterns for the names of series that contain these parts, one for each order."""
+    """Patterns for the names of series that contain these parts, one pattern for each order of the
+    parts.
+    """
     end = "[a-z0-9]*" if attribute in _COUNTED else f"{_end(attribute)}(?:total)?"
     return tuple(
         re.compile(f"{domain}{''.join(part.pattern for part in order)}(?P<end>{end})")
@@ -217,7 +224,9 @@ def _starred(name: str, found: re.Match[str]) -> str:
 
 
 def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
-    """`short` if the exporter's rule removed `PerSec` or `Percent` from the name, or `whole`."""
+    """`short` if the exporter's rule removed `PerSec` or `Percent` from the name, and `whole`
+    otherwise.
+    """
     whole = next((part.values[0] for part in parts if part.key == "name" and part.values), "")
     return "whole" if whole in found[0] else "short"
 
@@ -310,7 +319,7 @@ def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
 
     Args:
         plain: the name, without case and separators.
-        is_typed: whether the type of the bean is a label, so that the name may not contain it.
+        is_typed: whether the type of the bean is a label. Then the name may lack the type.
     """
     return tuple(
         bean

@@ -2,27 +2,28 @@
 
 The name of a reading is its key in `BrokerSample.values`, and ends in its unit. Counters are
 cumulative since the broker's start, and a window computes their differences. For a histogram, the
-count and the mean are read, which give the exact mean of a window. `Max`, percentiles and `*Rate`
-attributes do not belong to one window, so they are never read. A bean whose name contains `*`
-stands for several beans. The names of their readings are `name:text matched by *`, for example
-`network_wait_ns:PLAINTEXT/0`.
+count and the mean are read, because the exact mean of a window follows from these two numbers.
+The attributes `Max`, `*Rate` and the percentiles are never read, because they do not describe one
+window. A bean whose name contains `*` stands for several beans. Each of these beans has a reading
+with the name `name:text matched by *`, for example `network_wait_ns:PLAINTEXT/0`.
 
-Source: Kafka's monitoring documentation, 2.8 to 4.4; KIP-1207 for the beans of the handlers,
-KIP-773 for the names of the selectors' attributes.
+The catalogue follows Kafka's monitoring documentation from 2.8 to 4.4. KIP-1207 describes the beans
+of the handlers, and KIP-773 describes the names of the selectors' attributes.
 
-Before Kafka 4.2, a process that is broker and controller has two pools of request handlers and one
-meter, `RequestHandlerAvgIdlePercent`. Both pools add their idle time to it, so it is 2.0 at rest.
-The broker's idle time is the meter's value minus the controller's idle time. The controller's idle
-time is the elapsed time minus the controller's busy time. The busy time is at least 0, and at most
-the sum of:
+Before Kafka 4.2, a process that is both broker and controller has two pools of request handlers,
+but only one meter, `RequestHandlerAvgIdlePercent`. Both pools add their idle time to this meter, so
+the meter shows 2.0 at rest. The broker's idle time is the meter's value minus the controller's idle
+time. The controller's idle time is the elapsed time minus the controller's busy time. The busy time
+is at least 0, and at most the sum of:
 
 - the local time of each kind of request that only a controller answers, and half a millisecond for
   each of these requests, because Kafka rounds each time to whole milliseconds;
 - `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
-  metadata. If no listener's name contains "control", all fetches of followers are counted.
+  metadata. If no listener's name contains "control", this number includes all fetches of followers.
 
 This upper bound is valid for one handler. With more handlers, the controller's busy share is
-smaller. So the broker's idle time is the middle of its range, and its error is half of the bound.
+smaller. So the broker's idle time is computed as the middle of its possible range, with half of the
+bound as its error.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from metrics.common.errors import ConfigError
 UPTIME_MS = "uptime_ms"
 HANDLER_IDLE_NS = "handler_idle_ns"
 SHARED_HANDLER_IDLE_NS = "shared_handler_idle_ns"
-"""Sum of the idle times of the broker's and the controller's handlers if they share one meter."""
+"""Total idle time of the broker's and the controller's request handlers, if both share one
+meter."""
 CONTROLLER_HANDLER_NS = "controller_handler_ns"
 """Longest possible busy time of the controller's handlers if they share the broker's meter. The
 function `with_own_idle` computes this reading, which has no bean."""
@@ -45,9 +47,9 @@ TICKED_S = "ticked_s"
 TICK_ERROR = "tick_error"
 TICK_EDGE_ERROR = "tick_edge_error"
 """Prefixes of the further readings of a count that is computed from one-minute rates: the time of
-its ticks [s], its largest error [unit of the count], and its largest error at each edge of a window
-[unit of the count]. `metrics.sources.one_minute_rates` computes these readings, which have no
-bean."""
+the count's ticks [s], the count's largest error [unit of the count], and the count's largest error
+at each edge of a window [unit of the count]. `metrics.sources.one_minute_rates` computes these
+readings, which have no bean."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
@@ -108,7 +110,7 @@ _PROCESSORS = "kafka.server:type=socket-server-metrics,listener=*,networkProcess
 
 
 class Kind(str, Enum):
-    """The kind of a bean's numbers."""
+    """The kind of a bean's numbers: counter, gauge or histogram."""
 
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -166,8 +168,8 @@ class Bean:
     def readings(self) -> tuple[Reading, ...]:
         """The numbers to read: count and mean of a histogram, or one number of another bean.
 
-        If the attribute has an earlier name, there are two readings of the same name. The preferred
-        reading is the last one.
+        If the attribute had another name in earlier releases, the result has two readings with one
+        name. The last of these readings is preferred.
         """
         if self.kind is Kind.HISTOGRAM:
             return (
@@ -213,7 +215,9 @@ def _request_times() -> list[Bean]:
 
 
 def _shared_handlers() -> list[Bean]:
-    """Beans of requests that give the controller's part in a shared meter of the handlers."""
+    """Beans of requests from which the controller's part in a shared handlers' meter is
+    computed.
+    """
     return [
         *(
             Bean(
@@ -228,7 +232,7 @@ def _shared_handlers() -> list[Bean]:
 
 
 def controller_request(kind: str) -> str:
-    """The name of the reading for a kind of request at a controller."""
+    """The name of the reading that shows one kind of request at a controller."""
     return f"controller_{re.sub('(?<!^)(?=[A-Z])', '_', kind).lower()}_ms"
 
 
@@ -323,14 +327,15 @@ FACTS = (
     Reading("memory_bytes", _SYSTEM, "TotalPhysicalMemorySize"),  # its name before Java 14
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
-"""Facts by which the brokers of two runs are compared, and which are read once at the start."""
+"""Facts for the comparison of two runs' brokers. They are read once at the start."""
 
 AT_START = (*PROBE, *FACTS, PARTITIONS)
 """All readings that are read once, at the start."""
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
-"""Readings of beans that Kafka registers at their first use, and which are missing before that."""
+"""Readings whose beans Kafka registers only at their first use. Before the first use, these
+readings are missing."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -392,22 +397,24 @@ EVERY_BEAN = tuple(bean for version in ("4.2", "4.1") for bean in beans_for(vers
 
 
 ROUNDING_MS = 0.5
-"""Largest error of a request's time, because Kafka rounds it to whole milliseconds [ms]."""
+"""Largest error of a request's time [ms]. Kafka rounds the time to whole milliseconds."""
 OTHER_REQUEST_MS = 1.0
-"""Assumed longest mean time of a handler for a fetch of the metadata from memory [ms]."""
+"""Assumed longest mean time that a handler needs for one fetch of metadata from memory [ms]."""
 UNKNOWN_SHARE = 0.1
-"""Assumed largest busy share of a controller's handlers if its requests are not shown [ratio]."""
+"""Assumed largest busy share of a controller's handlers if the controller's requests are not shown
+[ratio]."""
 _CONTROLLERS_LISTENER = "control"
 
 
 def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
     """The readings of a sample, with the computed idle time of the broker's own handlers.
 
-    Readings without a shared meter are returned unchanged.
+    If the values contain no shared meter, they are returned unchanged.
 
     Args:
         values: readings of the sample.
-        at_s: time of the sample, which replaces the uptime if the uptime is not shown [s].
+        at_s: time of the sample [s since the epoch]. It replaces the uptime if the values contain
+            no uptime.
     """
     found = dict(values)
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)
@@ -425,7 +432,7 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
 
 def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
-    """A count and its further readings under another name.
+    """The readings of a count under a new name, including the count's further readings.
 
     Args:
         name: the new name.

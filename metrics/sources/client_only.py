@@ -1,7 +1,7 @@
-"""A source for clusters without metrics, which reads the state of the replicas by the Admin API.
+"""A source for clusters without metrics. It reads the state of the replicas with the Admin API.
 
-Trials are then judged by the clients' figures and by the ISR. The source does not read the request
-handlers, so it is unknown how close a broker is to its limit.
+On such a cluster, the clients' figures and the ISR decide the verdict of a trial. The source does
+not read the request handlers, so it is unknown how close a broker is to its limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class Replicas:
 
     Attributes:
         leader_partitions: partitions that the broker leads.
-        under_replicated_partitions: led partitions with a replica that is out of sync.
+        under_replicated_partitions: partitions that the broker leads and that have a replica out of
+            sync.
         offline_replicas: replicas of the broker that are offline.
     """
 
@@ -39,7 +40,7 @@ _LACKS = tuple(
 
 
 class ClientOnlySource:
-    """Samples the replicas by the Admin API.
+    """Takes samples of the brokers' replicas with the Admin API.
 
     Args:
         broker_ids: ids of the brokers to judge.

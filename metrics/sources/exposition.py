@@ -1,9 +1,10 @@
-"""The parts of the Prometheus text format, version 0.0.4, that are needed to read numbers.
+"""A reader for numbers in the Prometheus text format, version 0.0.4. It supports only the parts of
+the format that contain numbers.
 
 A line has the form `name{label="value",...} number [timestamp]`. An exporter writes a series with
-the same text in every scrape. So a scrape looks the texts up, and parses each text only once.
+the same text in every scrape. So each text is parsed once, and later scrapes look up the result.
 
-The module also describes pages that do not show a broker's metrics, for error messages.
+For error messages, the module also describes pages without a broker's metrics.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)\s*=\s*"((?:[^"\\]|\\.)*)"\s*(?
 _ESCAPED = re.compile(r"\\(.)")
 
 NUMBER_MAX = 1e27
-"""Largest number that is read: the largest 64-bit count times a thousand million."""
+"""Largest accepted number: the largest 64-bit count times 10⁹."""
 _NUMBER_LENGTH_MAX = 400
 _SERIES_LENGTH_MAX = 8_192
 """Longest text of a series that is parsed [characters]."""
@@ -48,10 +49,10 @@ def series_of(line: str) -> str:
 
 
 def number_of(text: str) -> float:
-    """The number at the start of a text. A timestamp may follow the number.
+    """The number at the start of a text. A timestamp may follow the number in the text.
 
-    NaN if the text does not start with a number, or if the number is beyond `NUMBER_MAX`. No
-    counter reaches such a number.
+    The result is NaN if the text does not start with a number, or if the number is larger than
+    `NUMBER_MAX`. No counter reaches `NUMBER_MAX`.
     """
     try:
         found = float(text[:_NUMBER_LENGTH_MAX].split(None, 1)[0])
@@ -61,7 +62,9 @@ def number_of(text: str) -> float:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """Name → number, for the values that are numbers. A JVM reports NaN for an unknown value."""
+    """Name → number, for the values that are numbers. NaN is not a number, because a JVM reports
+    NaN for an unknown value.
+    """
     parsed = {name: number_of(str(value)) for name, value in values.items()}
     return {name: value for name, value in parsed.items() if not math.isnan(value)}
 
@@ -119,11 +122,12 @@ _OTHERS: tuple[tuple[str, str], ...] = (
     ("probe_", "blackbox_exporter, which probes addresses"),
     ("redline_", "a run of kafka-redline, which shows its own progress"),
 )
-"""(first characters of a series' name, program that shows such series); the first match counts."""
+"""Pairs of the first characters of a series' name and the program that shows such series. The first
+match counts."""
 
 
 def kind_of(text: str) -> str:
-    """A clause about the kind of a page without readings, which begins with "the page"."""
+    """A clause about the kind of a page without readings. The clause begins with "the page"."""
     found = chain(_kinds(text), _owners(text))
     return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 
@@ -134,7 +138,9 @@ def is_cut_off(text: str) -> bool:
 
 
 def _kinds(text: str) -> Iterator[str]:
-    """Clauses about a page that is not in the text format, the most specific clause first."""
+    """Clauses about a page that is not in the Prometheus text format, the most specific clause
+    first.
+    """
     begin = text[:_HEAD]
     if not text.strip():
         yield "is empty"

@@ -50,7 +50,7 @@ class ExtensionSource:
 
     @property
     def nodes(self) -> Mapping[int, NodeInfo]:
-        """Node id → the node, for the nodes that `open` found."""
+        """Node id → the node, for all nodes that `open` found."""
         return self._source.nodes
 
     def open(self) -> None:
@@ -89,7 +89,7 @@ class ExtensionSource:
 
 
 def extension_source(name: str, request: SourceRequest) -> ExtensionSource:
-    """The source of an installed package, which is not open yet.
+    """The source of an installed package. The source is not open yet.
 
     Args:
         name: name of the source in the group `redline.sources`.

@@ -1,14 +1,14 @@
 """The first polls of a source, before the first load.
 
-The first polls show how long a poll takes, so that the interval between samples is not too short.
+The first polls show how long a poll takes, so the interval between samples can be made long enough.
 The polls also show whether each broker's figures come from this broker's process. Behind a load
 balancer, a translated address or a service of Kubernetes, one process may answer for several
-brokers, or another process at each connection. The figures show both cases:
+brokers, or several processes may answer for one broker. The figures show both cases:
 
-- Two nodes are one process if their counters lie within each other's increase from poll to poll,
-  and their constant readings are equal. Two JVMs differ by nanoseconds of waiting and of CPU time.
-- A node is several processes if a counter falls, or if its uptime grows by more than the time
-  between two polls.
+- Two nodes are one process if no counter of one node exceeds the same counter of the other node in
+the next poll, and if their constant readings are equal. The counters of two JVMs differ by
+nanoseconds of waiting and of CPU time. - Several processes answer for a node if a counter falls, or
+if the uptime grows by more than the time between two polls.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ from metrics.sources.source import (
 Readings = Mapping[str, float]
 
 CLOCK_ERROR_S = 10.0
-"""Largest accepted difference between the increase of an uptime and the time between polls [s]."""
+"""Largest accepted difference between the increase of an uptime and the time between two polls
+[s]."""
 _COUNTERS_MIN = 3
 """Minimum number of counters above 0 that must agree before two nodes count as one process."""
 _COUNTERS = frozenset(
@@ -74,7 +75,7 @@ def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
 
 
 def _within(counts: Sequence[float], others: Sequence[float]) -> bool:
-    """Whether each count is at most the other node's count in the next poll."""
+    """Whether each count of one node is at most the other node's count in the next poll."""
     return all(count <= other for count, other in zip(counts, others[1:], strict=False))
 
 
@@ -99,7 +100,9 @@ def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple
 
 
 def _key(polls: Sequence[Readings]) -> str:
-    """The name of the reading of the handlers' idle time, which differs between brokers."""
+    """The name of the reading that shows the handlers' idle time. Brokers that share a meter with a
+    controller have another name for it.
+    """
     return SHARED_HANDLER_IDLE_NS if SHARED_HANDLER_IDLE_NS in polls[0] else HANDLER_IDLE_NS
 
 
@@ -115,7 +118,7 @@ def _readings_of_each(rounds: Sequence[Sequence[BrokerSample]]) -> dict[int, lis
 
 
 def _read(values: Readings) -> Readings:
-    """The readings that a node shows itself, without readings that this suite computes."""
+    """The readings that the node itself shows, without the readings that this suite computes."""
     derived = {POLL_MS, SILENT_MS, CONTROLLER_HANDLER_NS}
     # A count that is computed from rates has further readings, such as `ticked_s:COUNT`.
     derived |= {name.partition(":")[2] for name in values}
@@ -125,7 +128,9 @@ def _read(values: Readings) -> Readings:
 
 
 def other_process(before: BrokerSample, after: BrokerSample) -> str | None:
-    """The reason why two successive samples come from two processes, or None if they need not."""
+    """The reason why two successive samples come from two processes, or None if one process can
+    explain both samples.
+    """
     old_ms, new_ms = before.values.get(UPTIME_MS), after.values.get(UPTIME_MS)
     passed_s = after.at_s - before.at_s
     if old_ms is not None and new_ms is not None:
@@ -148,7 +153,7 @@ def fallen_counter(before: BrokerSample, after: BrokerSample) -> str | None:
 
 
 def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tuple[int, str]]:
-    """(node id, reason) of each node for which several processes answered."""
+    """Pairs (node id, reason) of the nodes for which several processes answered."""
     by_node: dict[int, list[BrokerSample]] = {}
     for samples in rounds:
         for each in samples:
@@ -163,12 +168,13 @@ def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tup
 
 
 _JITTER = 1.01
-"""Tolerance for an interval that was computed from the times of scrapes [ratio]."""
+"""Factor by which an interval may be longer than allowed, because it is computed from the times of
+scrapes [ratio]."""
 POLLS = 3
-"""Number of polls before the first load. The shortest duration counts, because other processes may
-delay a poll."""
+"""Number of polls before the first load. The duration of the fastest poll counts, because other
+processes may delay a poll."""
 MARGIN = 1.25
-"""Minimum interval between two samples over the duration of a poll [ratio]."""
+"""Minimum interval between two samples, as a multiple of the duration of a poll [ratio]."""
 _STEP_S = 0.05
 
 _REMEDY = (
@@ -191,11 +197,13 @@ class FirstPolls:
     """The first polls of the brokers' metrics and of their hosts.
 
     Attributes:
-        rounds: samples of the brokers in each poll.
-        nodes_s, hosts_s: duration of each poll of the brokers' metrics, and of the hosts [s].
-        interval_s: time between two samples that another program takes, see `NodeInfo` [s].
-        spared_s: minimum time between two samples that brokers with many partitions need, see
-            `NodeInfo` [s].
+        rounds: one list of the brokers' samples for each poll.
+        nodes_s, hosts_s: durations of the polls of the brokers' metrics, and durations of the polls
+            of the hosts [s].
+        interval_s: time between two samples if another program takes the samples [s]. See
+            `NodeInfo`.
+        spared_s: minimum time between two samples of brokers with many partitions [s]. See
+            `NodeInfo`.
     """
 
     rounds: Sequence[Sequence[BrokerSample]] = ()
@@ -206,12 +214,14 @@ class FirstPolls:
 
     @property
     def poll_s(self) -> float:
-        """The duration of the fastest poll of the slower source [s]."""
+        """The longer of two durations: the fastest poll of the brokers' metrics, and the fastest
+        poll of the hosts [s].
+        """
         return max(min(self.nodes_s), min(self.hosts_s))
 
     @property
     def slower(self) -> str:
-        """Noun phrase for the source with the longer polls."""
+        """Noun phrase for the source whose fastest poll takes longer."""
         is_host = min(self.hosts_s) > min(self.nodes_s)
         return "the brokers' hosts" if is_host else "the brokers' metrics"
 
@@ -223,11 +233,12 @@ def take_first_polls(
 ) -> FirstPolls:
     """Poll an open source `POLLS` times. All polls after the first use new connections.
 
-    If another program takes the source's samples, one poll is taken, and its duration is 0.
+    If another program takes the source's samples, the source is polled once, and the duration of
+    this poll counts as 0.
 
     Args:
         source: the open source of the brokers' metrics.
-        hosts: the source of the hosts' metrics, which is polled only if it reads over connections.
+        hosts: the source of the hosts' metrics. It is polled only if it uses connections.
         clock: monotonic clock [s].
 
     Raises:
@@ -318,7 +329,8 @@ def _rounded_up(duration_s: float) -> float:
 
 
 def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tuple[str, ...]:
-    """A sentence if the interval between samples must be longer than configured, or nothing.
+    """A sentence if the interval between samples must be longer than configured; otherwise an empty
+    tuple.
 
     Args:
         polls: the first polls.

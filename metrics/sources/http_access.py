@@ -1,4 +1,5 @@
-"""HTTP requests to exporters, with certificates, a login, and explanations of refusals.
+"""HTTP requests to exporters, with certificates and a login. The module also explains why a server
+refuses a request.
 
 The duration of an exchange and the length of an answer are limited. Redirections are not followed,
 because a request may contain a login. No compression is requested.
@@ -47,7 +48,9 @@ class CertifiedServer:
     addresses: str
 
     def explain_server_certificate(self, error: ssl.SSLCertVerificationError) -> str:
-        """A clause with the reason why the server's certificate is refused, and the remedy."""
+        """A clause with the reason why this client refuses the server's certificate, and with the
+        remedy.
+        """
         code = error.verify_code
         if code in (_WRONG_HOST, _WRONG_ADDRESS):
             return (
@@ -75,7 +78,7 @@ class CertifiedServer:
 
     def explain_client_certificate(self, error: ssl.SSLError, *, is_given: bool) -> str | None:
         """A clause with the remedy if the server refuses or requires a client's certificate, or
-        None.
+        None for any other error.
 
         Args:
             error: the error of the connection.
@@ -98,7 +101,7 @@ def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
         key: key of the setting.
         path: path of the file.
         why: clause with the reason.
-        wanted: phrase for the expected content, such as `of certificates`.
+        wanted: phrase that follows `PEM file` in the message, such as `of certificates`.
     """
     return ConfigError(
         f"cluster {key} is {path}, which cannot be used: {why}; expected a PEM file {wanted}; "
@@ -107,7 +110,7 @@ def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
 
 
 def is_plaintext_error(error: ssl.SSLError) -> bool:
-    """Whether the error shows that the server does not use TLS."""
+    """Whether the error of a connection shows that the server does not use TLS."""
     return error.reason in _NO_TLS
 
 
@@ -136,7 +139,7 @@ class UnusableAnswerError(http.client.HTTPException):
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of one answer, with a deadline and a highest length."""
+    """The bytes of one answer. Its reader has a deadline and a highest length."""
 
     def __init__(self, sock: Any, raw: io.RawIOBase, until_s: float) -> None:
         self._sock, self._raw, self._until_s = sock, raw, until_s
@@ -195,9 +198,9 @@ class HttpAnswer:
     Attributes:
         status, reason: status code and reason in the first line.
         challenge: header WWW-Authenticate, or None.
-        redirection: clause with the target of a redirection, without its query, which may contain a
-            secret, or an empty text for an answer without a redirection.
-        text: body, decoded as UTF-8, with a replacement for each malformed character.
+        redirection: clause with the target of a redirection, or an empty text if the answer is no
+            redirection. The target has no query, because a query may contain a secret.
+        text: body, decoded as UTF-8. Each malformed character is replaced.
     """
 
     status: int
@@ -236,7 +239,8 @@ class HttpClient:
         Args:
             target: path and query.
             headers: headers of the request.
-            timeout_s: longest time to connect, and longest duration of the exchange after that [s].
+            timeout_s: longest time to connect [s]. It is also the longest duration of the exchange
+                on the open connection.
             form: form of a POST request, or None for a GET request.
 
         Raises:
@@ -350,7 +354,8 @@ def _refuse(constant: str) -> Any:
 
 TOKEN = re.compile(r"[\x21-\x7e]+", re.ASCII)
 _CUT = (BrokenPipeError, ConnectionResetError, http.client.BadStatusLine, ssl.SSLEOFError)
-"""Errors of a connection that the server closed, during a write, a read, or in TLS."""
+"""Errors that occur if the server closed the connection during a write, during a read or during
+TLS."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -371,9 +376,9 @@ class HttpAccess:
         is_tls: whether the exporters use HTTPS.
         cafile: PEM file of the certificates to trust, or None for the system's authorities.
         certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.
-        check_hostname: whether a certificate must be for the host of the exporter's address.
+        check_hostname: whether the host of the exporter's address must be in the certificate.
         login: returns the value of the header Authorization, or raises `ConfigError`. Each scrape
-            calls this function, because tokens are renewed. The value is None for exporters without
+            calls this function, because tokens are renewed. The field is None for exporters without
             a login.
     """
 
@@ -392,7 +397,8 @@ class HttpAccess:
 
     @cached_property
     def connector(self) -> Callable[[str, int], http.client.HTTPConnection]:
-        """A function that returns a connection to a host and a port, with a common TLS context.
+        """A function that returns a connection to a host and a port. All of its connections use one
+        TLS context.
 
         Raises:
             ConfigError: a file contains no usable certificate or key.
@@ -442,7 +448,8 @@ class HttpAccess:
             raise ScrapeError(explain_http_error(error, timeout_s)) from error
 
     def explain_refusal(self, error: Exception, *, has_answered: bool) -> str | None:
-        """The reason and the remedy if an error shows that an exporter refuses access, or None.
+        """The reason and the remedy if an error shows that an exporter refuses access, or None for
+        any other error.
 
         Args:
             error: the error of a request.
@@ -487,7 +494,8 @@ class HttpAccess:
         )
 
     def explain_status(self, status: int, challenge: str | None, body: str) -> str | None:
-        """The reason and the remedy if an HTTP status means that access is refused, or None.
+        """The reason and the remedy if an HTTP status means that access is refused, or None for any
+        other status.
 
         Args:
             status: status code of the answer.

@@ -1,4 +1,4 @@
-"""Compilation of Java classes in a JVM that has Janino, the compiler that is part of Spark."""
+"""Compilation of Java classes in a JVM with Janino. Spark contains this compiler."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 
 def java_source(package: str | None, name: str) -> str:
-    """The text of the file `NAME.java` of a package. The package may be in a wheel.
-
-    The file uses neither lambdas nor type inference, because Janino does not support them.
+    """The text of the file `NAME.java` of a package. The package may be in a wheel. The file must
+    not use lambdas or type inference, because Janino does not support them.
     """
     return (files(package or "") / f"{name}.java").read_text(encoding="utf-8")
 
@@ -28,7 +27,9 @@ def compiled(jvm: Any, name: str, source: str) -> Any:
 
 
 def bytecodes(jvm: Any, source: str) -> Any:
-    """Class name → bytecode, for the classes in a source. A class loader can define them itself."""
+    """Class name → bytecode, for the classes in a source. A class loader can define classes from
+    this bytecode.
+    """
     return _compiler(jvm, source).getBytecodes()
 
 

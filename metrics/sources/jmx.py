@@ -4,54 +4,55 @@
 source works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
 Spark's driver. The source does not depend on Spark.
 
-A sample needs about 80 readings of each broker, and each call through py4j takes a round trip. So
+A sample has about 80 readings of each broker, and each call through py4j takes one round trip. So
 the Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM. Janino, the compiler
 that Spark uses for its generated code, compiles this class at the start. Janino supports neither
 lambdas nor type inference, so the class does not use them. The brokers are polled in parallel, up
-to a limit. When a broker has answered, the next poll begins. All polls begin within half of the
-deadline even if no broker answers.
+to a limit. When one broker has answered, the poll of the next broker begins. All polls begin within
+half of the deadline even if no broker answers.
 
 The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
-reading, and the lines of one object name are adjacent. For each broker, `sample` returns a line
-`# TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`.
-The name for a bean with `*` is followed by a colon and the text that `*` matched.
+reading. Lines with the same object name are adjacent. For each broker, `sample` returns a line `#
+TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `name TAB value`. The
+name for a bean with `*` is followed by a colon and the text that `*` matched.
 
-The beans of a broker are read one after the other if this takes `READ_NS` at most, as it does
-within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read it at the
-same time, and RMI opens a connection for each call. The number of parallel calls follows from the
-shortest call of the connection, so a broker or a driver that is slow under load does not cause more
-parallel calls. One call reads all attributes of a bean. `poll_ms` is the time between the first and
-the last of these calls. So each reading was taken at most half of this time before or after the
-sample's time.
+The beans of a broker are read one after the other if all reads together take `READ_NS` or less, for
+example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read it
+at the same time, and RMI opens a connection for each call. The number of parallel calls is computed
+from the connection's fastest call. So the number does not rise if a broker or the driver becomes
+slow under load. One call reads all attributes of a bean. `poll_ms` is the time between the first
+and the last call of a sample. So each reading was taken at most half of this time before or after
+the sample's time.
 
 If a new connection leads to another node than the first connection, for example behind a load
 balancer, the sample has an error.
 
 Between the samples, a cheap call probes each connection five times per second. With more than 200
-brokers there are a thousand probes per second in total. `silent_ms` is the longest wait for the
-answer to a probe since the last sample, minus the time for which the driver's JVM itself was
-paused. So `silent_ms` shows a broker whose process or machine was paused.
+brokers, all connections together are probed a thousand times per second. `silent_ms` is the longest
+wait for the answer to a probe since the last sample, minus the time for which the driver's JVM
+itself was paused. So `silent_ms` shows whether the process or the machine of a broker was paused.
 
 **Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
 answer names. The client side also uses the JVM's default TLS context, and does not check the host's
-name. None of this can be configured for one connection. RMI finds classes by the class loader of
-its caller or of its thread. So the separate class loader `RedlineJmxGuard` defines the poller, and
-the poller's threads use this loader, too. The loader knows Java's own classes, and no class of
-Spark. The loader replaces Java's `SslRMIClientSocketFactory` by a class that trusts the source's
-certificates and checks the host's name.
+name. The classes, the TLS context and the check of the host's name cannot be configured for a
+single connection. RMI finds classes by the class loader of its caller or of its thread. So the
+separate class loader `RedlineJmxGuard` defines the poller. The poller's threads use the same
+loader. The loader knows Java's own classes, and no class of Spark. The loader replaces Java's
+`SslRMIClientSocketFactory` by a class that trusts the source's certificates and checks the host's
+name.
 
-The JVM also gets a filter of classes (JEP 290). The filter asks the thread's class loader if this
-loader is a filter itself, and otherwise decides nothing. So each source has its own filter, and
-the rest of the JVM is not affected. If the JVM was started with a filter, that filter is used
-instead.
+The JVM also gets a filter of classes (JEP 290). If the thread's class loader is itself a filter,
+the JVM's filter asks this loader. For all other threads, the filter decides nothing. So each source
+has its own filter, and the rest of the JVM is not affected. If the JVM was started with its own
+filter, it uses its own filter instead.
 
 **Without a JVM in the driver.** The program of the package `jmxquery` reads JMX, with a filter of
-classes. The package passes the password to its program as an argument, which is visible in lists of
-processes, and it cannot pass options to the JVM. Java's launcher also reads arguments from a file.
-So this module writes the arguments to a file that only its owner can read, and deletes the file
-afterwards. Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds). So one call reads
-all beans of a broker, and the interval between samples is some seconds. The time of a sample is the
-end of the call, because the JVM reads the values in its last milliseconds.
+classes. The package passes the password to its program as an argument, and lists of processes show
+arguments. The package also cannot pass options to the JVM. Java's launcher can read arguments from
+a file. So this module writes the arguments to a file that only its owner can read, and deletes the
+file after the call. Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds). So one
+call reads all beans of a broker, and the interval between samples is some seconds. The time of a
+sample is the end of the call, because the JVM reads the values in its last milliseconds.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ ANSWERS = ";".join(
         "!*",
     )
 )
-"""A pattern of Java's jdk.serialFilter with the classes that answers of JMX may contain: numbers,
+"""A pattern for Java's jdk.serialFilter. It allows the classes that JMX answers contain: numbers,
 texts, collections, open types, stubs and errors."""
 
 
@@ -129,7 +130,7 @@ class JmxAccess:
     check_hostname: bool = True
 
     def trusted(self) -> list[bytes]:
-        """The certificates of `cafile` in DER form, or nothing if there is no file.
+        """The certificates of `cafile` in DER form, or an empty list if no file is set.
 
         Raises:
             ConfigError: the file has no certificate, or cannot be read.
@@ -176,8 +177,9 @@ LOCKS = {
     "Unsupported or unrecognized SSL message": "does not use TLS in its registry; expected "
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }
-"""Part of the text of a Java exception → the reason and the remedy if JMX refuses access. The first
-match counts, because the text for a login without a password contains two of these parts."""
+"""Part of the text of a Java exception → a clause with the reason why JMX refuses access, and with
+the remedy. The first match counts, because the text for a missing password contains two of these
+parts."""
 
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
@@ -185,7 +187,7 @@ _CERTIFICATE = re.compile(
 
 
 SAMPLE_EACH_S = 0.004
-"""Minimum time for each node in the deadline of a sample [s]."""
+"""Minimum time per node that the deadline of a sample allows [s]."""
 _GUARD, _FILTER, _POLLER = "RedlineJmxGuard", "RedlineJmxFilter", "RedlineJmxPoller"
 _SOCKETS = "SslRMIClientSocketFactory"
 
@@ -218,12 +220,12 @@ def parse_answers(text: str) -> list[BeanAnswer]:
 
 
 def plan_text(readings: Iterable[Reading]) -> str:
-    """The text of the poller's plan for some readings."""
+    """The text of the poller's plan for the given readings."""
     return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
 
 
 class DriverJvmSource(BeanSource[JmxEndpoint]):
-    """A source that reads JMX by the JVM of the driver.
+    """A source that reads JMX with the driver's JVM.
 
     Args:
         jvm: py4j's view of the JVM, such as `spark._jvm`.
@@ -291,8 +293,8 @@ _OF_JAVA = (
 not passed on."""
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Option that turns off Java's second compiler. A JVM that lives for one second never uses its
-code."""
+"""Option that turns off Java's second compiler. A JVM that runs for one second never uses the code
+of this compiler."""
 
 
 def ask(
@@ -301,7 +303,8 @@ def ask(
     access: JmxAccess | None,
     timeout_s: float,
 ) -> list[jmxquery.JMXQuery]:
-    """Run queries like `connection.query`, but with a password that is not visible to others.
+    """Run queries as `connection.query` does, but hide the password from other users of the
+    machine.
 
     Args:
         connection: the node and the `java` command.
@@ -345,7 +348,7 @@ logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
 
 
 class JmxQuerySource(BeanPoller[JmxEndpoint]):
-    """A source that reads JMX by a new JVM for each broker and sample.
+    """A source that reads JMX with a new JVM for each broker and each sample.
 
     Args:
         endpoints, deadline_s, clock: see `BeanPoller`.
@@ -407,7 +410,8 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
 
 
 JMXQUERY_DEADLINE_S = 5.0
-"""Minimum deadline of a sample by jmxquery, whose JVMs start in 2 s on a busy machine [s]."""
+"""Minimum deadline of a sample with jmxquery [s]. A JVM of jmxquery starts in 2 s on a busy
+machine."""
 
 
 def open_jmx(
@@ -421,7 +425,8 @@ def open_jmx(
     Args:
         addresses: node id → `host:port` of its JMX, for all brokers, and for the controllers if
             they are known.
-        jvm: the driver's JVM (`spark._jvm`), or None with Spark Connect and serverless.
+        jvm: the driver's JVM (`spark._jvm`), or None if the driver has no JVM (Spark Connect and
+            serverless).
         deadline_s: time after which a node's sample counts as missing [s]. With jmxquery, which
             starts a JVM for each node, the deadline is at least 5 s.
         access: login and certificates for JMX, or None if JMX needs no login.

@@ -8,7 +8,7 @@ one-minute rate m is x. Each later tick changes the rate to m' = m + α (x - m),
 
     n = 5 s · (m + (m' - m) / α)
 
-The number of events is whole, and exact if the rates have all digits of a double.
+The number of events is a whole number. It is exact if the rates have all digits of a double.
 
 - If samples miss a tick, one rate between two known rates is unknown. The unknown rate has bounds,
   because no rate of events is negative, and no thread is idle for more than the whole time. The
@@ -19,10 +19,10 @@ The number of events is whole, and exact if the rates have all digits of a doubl
 
 The count of a reading begins at 0 when the meter's rate is first read, and changes with each tick.
 The count has a separate clock, the reading `ticked_s:READING`, which advances by 5 s with each
-tick. The ticks of a rate that was always 0 do not show, so the count is 0 and has no clock.
+tick. If a rate was always 0, its ticks are invisible, so the count is 0 and has no clock.
 
-This module also defines the requirements of such counts: the length of a window, and the interval
-of samples.
+This module also defines how long a window and how short the interval between samples must be for
+such counts.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SEES_EACH_TICK_S = 4.0
 """Longest interval between samples at which no tick is missed, even if a sample takes some time
 [s]."""
 ALPHA = 1 - math.exp(-5 / 60.0)
-"""Weight of a tick in the one-minute rate."""
+"""Weight of the latest tick in the one-minute rate [ratio]."""
 IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
 """Largest idle share in a tick, of one pool of handlers and of two pools [ratio]. The values exceed
 1 and 2, because a wait of up to 0.3 s counts wholly when the wait ends."""
@@ -56,7 +56,8 @@ _ULPS = 4.0
 _WHOLE = 0.25
 """Largest accepted difference between a number of events and a whole number [events]."""
 _LATE = 2.0
-"""Longest time between two ticks, as a multiple of 5 s. A process that was paused ticks late."""
+"""Longest time between two ticks, as a multiple of 5 s. A meter ticks late if its process was
+paused."""
 _SLACK_S = 0.3
 """Largest error of the time of a tick, or of the time at which a rate is read [s]."""
 _DRIFT = 2e-4
@@ -64,7 +65,7 @@ _DRIFT = 2e-4
 
 
 def rounding_of(text: str) -> float:
-    """Largest rounding error of a printed number, or 0 if it has all digits of a double."""
+    """Largest rounding error of a printed number, or 0 if the number has all digits of a double."""
     mantissa, _, exponent = text.lower().split(None, 1)[0].partition("e")
     if len(mantissa.replace(".", "").lstrip("+-0")) >= _DIGITS_OF_DOUBLE:
         return 0.0
@@ -77,16 +78,16 @@ class TickedCount:
     Attributes:
         at_s: time at which the rate was last read [s since the epoch].
         rate: the rate at that time [unit of the count / s].
-        rounding: smallest rounding error of all rates read so far. A rate whose last digits are
-            zeros seems to be rounded more than it is.
+        rounding: smallest rounding error of all rates read so far. The smallest error counts,
+            because a rate whose last digits are zeros seems to be rounded more strongly than it is.
         earliest_s, latest_s: earliest and latest possible time of the last tick [s since the
             epoch].
         count: number of events [unit of the count].
-        ticked_s: time of the counted ticks [s].
+        ticked_s: total time of the counted ticks [s].
         error: largest error of `count` from missed ticks and rounded rates.
         edge_error: largest further error of `count` at each edge of a window, from rounded rates.
-        has_moved: whether any rate was above 0. The ticks of a rate of 0 do not show, so they count
-            no events.
+        has_moved: whether any rate was above 0. The ticks are invisible while the rate is 0, so
+            they count no events.
     """
 
     def __init__(self, at_s: float, rate: float, rounding: float) -> None:
@@ -159,7 +160,7 @@ class TickedCount:
         return found
 
     def _keep_rate(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
-        """Add a reading with the same rate: there was no tick, or the ticks did not show."""
+        """Add a reading with an unchanged rate. There was no tick, or the ticks were invisible."""
         self.at_s = at_s
         if is_shown:  # there was no tick since the last reading
             self.earliest_s = max(self.earliest_s, at_s - TICK_S - _SLACK_S)
@@ -196,7 +197,9 @@ def _edge_error(rate: float, rounding: float) -> float:
 
 
 def is_exact(rate: float, rounding: float) -> bool:
-    """Whether the rate is precise enough to give a tick's events as a whole number."""
+    """Whether a rate is so precise that a tick's number of events can be computed as a whole
+    number.
+    """
     return 2 * _edge_error(rate, rounding) <= _WHOLE
 
 
@@ -206,7 +209,9 @@ def _events(before: float, after: float) -> float:
 
 
 def is_whole_tick(before: float, after: float, rounding: float = 0.0) -> bool:
-    """Whether exactly one tick lies between two rates, so that its events are a whole number."""
+    """Whether exactly one tick lies between two rates. In this case, the computed number of events
+    is a whole number.
+    """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
     return events >= -spare and abs(events - round(events)) <= spare
@@ -225,7 +230,8 @@ def _range(
         rounding: rounding error of the rates.
 
     Returns:
-        None if this number of ticks cannot lead from one rate to the other.
+        The lowest and the highest number, or None if this number of ticks cannot lead from one rate
+        to the other.
     """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
@@ -257,11 +263,12 @@ class RateCounts:
     ) -> dict[str, float]:
         """The readings of a page, with counts in place of one-minute rates.
 
-        If the page also shows a meter's count, this count is used. After a restart of the node, all
-        counts begin at 0 again.
+        If the page also shows a meter's count, the result contains the shown count. After a restart
+        of the node, all counts begin at 0 again.
 
         Args:
-            values: readings of the page. Readings without one-minute rates are returned unchanged.
+            values: readings of the page. If no reading is a one-minute rate, the readings are
+                returned unchanged.
             at_s: time of the page [s since the epoch].
             idle_most: largest idle share of the handlers in a tick [ratio].
         """
@@ -312,7 +319,7 @@ def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
         name: name of the count.
 
     Returns:
-        None if the count is not computed from one-minute rates.
+        The ticks, or None if the count is not computed from one-minute rates.
     """
     clock = f"{TICKED_S}:{name}"
     if clock not in samples[-1].values:
@@ -339,7 +346,7 @@ def counts_restarted(before: Sample, after: Sample) -> bool:
 
 
 POLL_SHARE_MAX = 0.1
-"""A warning is shown if samples take more than this share of a broker's time [ratio]."""
+"""A warning is shown if samples use more than this share of a broker's time [ratio]."""
 
 
 def reads_rates(nodes: Mapping[int, NodeInfo]) -> bool:
@@ -355,7 +362,7 @@ def window_least_s(nodes: Mapping[int, NodeInfo], interval_s: float) -> float | 
         interval_s: time between two samples [s].
 
     Returns:
-        None if no count is computed from one-minute rates.
+        The length of the window, or None if no count is computed from one-minute rates.
     """
     return 2 * (TICK_S + interval_s) if reads_rates(nodes) else None
 
@@ -383,7 +390,7 @@ def require_whole_ticks(nodes: Mapping[int, NodeInfo], measure_s: float, interva
 
 
 def idle_error(interval_s: float) -> float:
-    """Largest error of the handlers' idle time if samples miss ticks [ratio].
+    """Largest error of the handlers' idle time that missed ticks cause [ratio].
 
     Args:
         interval_s: time between two samples [s].
@@ -393,7 +400,7 @@ def idle_error(interval_s: float) -> float:
 
 
 def rate_caveats(nodes: Mapping[int, NodeInfo], interval_s: float) -> Iterator[str]:
-    """One sentence for each consequence of one-minute rates for an answer.
+    """One sentence for each effect that one-minute rates have on the answer.
 
     Args:
         nodes: node id → node.

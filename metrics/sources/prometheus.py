@@ -36,7 +36,8 @@ _COMBINED = frozenset({Role.BROKER, Role.CONTROLLER})
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
-"""Facts from the labels of the JVM's series, in the order of the labels in the rule sets."""
+"""Names of the facts that the labels of the JVM's series show. The names have the order of the
+labels in the rule sets."""
 
 _REMEDY = (
     ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, or "
@@ -49,7 +50,7 @@ class PrometheusSource:
 
     Args:
         endpoints: addresses of the nodes' exporters.
-        rules: readings of the exporters' series, or None to choose the series from each page.
+        rules: rule set for the exporters' series, or None to choose the series from each page.
         deadline_s: time after which a node's sample counts as missing [s].
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         clock: wall clock [s since the epoch].
@@ -154,7 +155,9 @@ class PrometheusSource:
     def _require_handlers(
         self, exporter: Exporter, values: Mapping[str, float], found: Choices
     ) -> None:
-        """Raise a ConfigError if the idle time of the broker's own request handlers is unknown."""
+        """Raise a ConfigError if an exporter does not show the idle time of the broker's own
+        request handlers.
+        """
         refused = {each.reading: each for each in found.refused}
         doubtful = refused.get(BROKER_HANDLER_IDLE_NS)
         if BROKER_HANDLER_IDLE_NS not in values and HANDLER_IDLE_NS not in values:

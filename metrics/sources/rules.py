@@ -1,5 +1,5 @@
-"""Rule sets, which assign series of an exporter to readings. The files of conf/prometheus have
-them.
+"""Rule sets, which assign series of an exporter to readings. The files in conf/prometheus contain
+rule sets.
 
 A rule set maps the name of a reading to a selector such as
 `kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all labels of
@@ -37,19 +37,19 @@ BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
 ACTIVE_CONTROLLER = "active_controller"
 """A gauge that controllers show. Brokers of a cluster with ZooKeeper also show it."""
 NODE_ID = "node_id"
-"""A reading such as `node_id:3`, from any series with the node id as a label."""
+"""A reading such as `node_id:3`. It can come from any series with the node id as a label."""
 JAVA = "java"
-"""A reading such as `java:OpenJDK/Debian/17`, from any series with the JVM's name, vendor and
-version as labels."""
+"""A reading such as `java:OpenJDK/Debian/17`. It can come from any series with the JVM's name,
+vendor and version as labels."""
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
-"""Readings that identify the node, and which are read once."""
+"""Readings that identify the node. They are read once."""
 
 _TOTAL = "_total"
 _SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
-"""Highest number of series in the cache, to which each new topic adds some series."""
+"""Highest number of series in the cache. Each new topic adds some series to the cache."""
 _NAMES = dict.fromkeys(reading.name for reading in readings_of(EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings to which a rule set may assign series."""
@@ -59,10 +59,10 @@ METERS = frozenset(
     - {SHARED_HANDLER_IDLE_NS}
     | {BROKER_HANDLER_IDLE_NS}
 )
-"""Readings that are the count of a meter. If the count is not shown, the meter's one-minute rate
-can be read."""
+"""Readings that are the count of a meter. If a page does not show a meter's count, the meter's
+one-minute rate can be read instead."""
 IDLE_METERS = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
-"""Meters of idle time, whose rate is the idle share of the time."""
+"""Meters that count idle time. The rate of such a meter is the idle share of the time."""
 ONE_MINUTE_RATE = "one_minute_rate"
 ROUNDING = "rounding"
 """Prefixes of readings on a page. `one_minute_rate:bytes_in` is the rate [unit of the count / s].
@@ -71,16 +71,18 @@ ROUNDING = "rounding"
 
 @dataclass(frozen=True)
 class Selector:
-    """A pattern for one series, or for several series that differ in the text matched by `*`.
+    """A pattern for one series, or for several series that differ in the texts at the places of
+    `*`.
 
     Attributes:
         name, labels: name and labels of the series. `*` matches any text.
-        factor: factor from the number of the series to the unit of the reading.
+        factor: factor that converts the number of the series to the unit of the reading.
         is_start_time: True if the number is the start time of the process [s since the epoch], and
             the reading is the time since then [ms].
-        has_total: True if the selector's name was written with `_total`. If two series differ only
-            in this suffix, the series that is written like the selector is preferred.
-        is_exact: True if `_total` must be the same in the selector and in the series.
+        has_total: True if the selector's name ends in `_total`. If two series differ only in this
+            suffix, the series with the same ending as the selector is preferred.
+        is_exact: True if the selector matches only series whose names agree with it in the suffix
+            `_total`.
         is_rate: True if the number is a meter's one-minute rate.
     """
 
@@ -107,7 +109,9 @@ class Selector:
         return self._pattern.fullmatch(self._compared(name)) is not None
 
     def is_written_like(self, name: str) -> bool:
-        """Whether `_total` is in the name and in the selector, or in neither of them."""
+        """Whether the name and the selector agree in the suffix `_total`: both have it, or neither
+        has it.
+        """
         return self.is_exact or self.has_total == name.endswith(_TOTAL)
 
     def _compared(self, name: str) -> str:
@@ -147,9 +151,10 @@ class Match:
 
 
 RANKS_EACH = 2
-"""Number of ranks for the matches of one selector: with the same `_total`, or with another."""
+"""Number of ranks for the matches of one selector: one rank if series and selector agree in the
+suffix `_total`, and one rank if they differ."""
 _Candidate = tuple[str, int, Selector]
-"""(name of a reading, rank of one of its selectors, the selector)."""
+"""Tuples of the name of a reading, the rank of one of its selectors, and this selector."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +174,7 @@ class RuleSet:
         return self._match(series) if self.candidates_for(series.partition("{")[0]) else None
 
     def series_names(self, reading: str) -> set[str]:
-        """The possible names of a reading's series, except for selectors that contain `*`."""
+        """The possible names of a reading's series. Selectors that contain `*` add no names."""
         names = {each.name for each in self.selectors.get(reading, ()) if "*" not in each.name}
         return {form for name in names for form in (name, f"{name}_total")}
 
@@ -215,7 +220,9 @@ class RuleSet:
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Candidate]]:
-        """Name of a series → selectors. Exporters may show 10,000 series, so an index is needed."""
+        """An index: name of a series → selectors for this name. Exporters may show 10,000 series,
+        so the index is needed.
+        """
         index: dict[str, list[_Candidate]] = {_ANY: []}
         for reading, selectors in self.selectors.items():
             for rank, selector in enumerate(selectors):
@@ -229,8 +236,9 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
 
     Args:
         name: name of the file, for messages.
-        data: reading → a selector, or a map with `series` and `factor`, `start_time` or
-            `one_minute_rate`, or a list of such entries. The first entry of a list is preferred.
+        data: reading → entry or list of entries. An entry is a selector, or a map with `series` and
+            with `factor`, `start_time` or `one_minute_rate`. The first entry of a list is
+            preferred.
 
     Raises:
         ConfigError: the name of a reading is unknown, or a selector is malformed.
@@ -302,7 +310,7 @@ def as_rate(selector: Selector, reading: str) -> Selector:
 def missing_readings(
     found: Iterable[str], roles: Iterable[Role], *, has_quorum: bool = True
 ) -> tuple[str, ...]:
-    """The readings of some roles that are not among `found`."""
+    """The readings that the given roles have, without the readings in `found`."""
     have = {PRODUCE_ERRORS, *(name.partition(":")[0] for name in found)}  # a guard names its lack
     names = (each.name for each in readings_of(beans_for("4.2", roles, has_quorum=has_quorum)))
     return tuple(dict.fromkeys(name for name in names if name not in have))
@@ -340,13 +348,15 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
 
 
 def _renamed(values: Mapping[str, float], name: str, new: str) -> dict[str, float]:
-    """The readings with another name for a count and for its further readings."""
+    """The readings, with a new name for a count and for the count's further readings."""
     kept = {key: value for key, value in values.items() if key.split(":")[-1] not in {name, new}}
     return kept | count_as(new, values, name)
 
 
 def _replace_sums(values: dict[str, float]) -> None:
-    """Replace the sum of each histogram by its mean, for exporters that show sums."""
+    """Replace the sum of each histogram by the histogram's mean. Some exporters show sums instead
+    of means.
+    """
     for name in [each for each in values if each.endswith(_SUM)]:
         base, total = name.removesuffix(_SUM), values.pop(name)
         count = values.get(f"{base}_count")

@@ -28,7 +28,9 @@ class Sample(Timed, Protocol):
 
 
 def parts_of(readings: Iterable[str], name: str) -> list[str]:
-    """The text after the colon in each reading of this name, such as the disk `sda`."""
+    """The texts after the colon in the names of a host's or broker's readings, such as the disk
+    `sda`.
+    """
     named = (each.partition(":") for each in readings)
     return [part for reading, _, part in named if reading == name and part]
 
@@ -40,8 +42,8 @@ class BrokerSample:
     Attributes:
         broker_id: node id.
         at_s: wall-clock time of the middle of the poll [s since the epoch].
-        values: name of a reading in `metrics.sources.beans` → its value, or nothing if the poll
-            failed.
+        values: name of a reading in `metrics.sources.beans` → its value. The map is empty if the
+            poll failed.
         error: reason why the poll failed, or None.
     """
 

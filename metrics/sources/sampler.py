@@ -29,15 +29,15 @@ class Sampled(Protocol[Sample_co]):
 class Sampler(Generic[Sample]):
     """Takes samples at start + i·interval until it is stopped.
 
-    If a sample ends after the next intended time, the sampler skips this time. The windows then
-    count a missing sample.
+    If a sample ends after the next intended time, the sampler skips the next intended time. The
+    windows count a skipped sample as missing.
 
     Args:
         source: an open source. Until `stop`, only the sampler's thread may use it.
         interval_s: intended time between two samples [s].
         clock: wall clock [s since the epoch].
-        wait: waits for a number of seconds, and returns True if the sampler was stopped meanwhile.
-            By default it waits for the sampler's own event.
+        wait: waits for a number of seconds, and returns True if the sampler was stopped during the
+            wait. The default waits for the sampler's own event.
         max_samples: highest number of samples to keep. More samples are an error.
 
     Raises:
@@ -73,7 +73,7 @@ class Sampler(Generic[Sample]):
         return self
 
     def samples_taken(self) -> list[Sample]:
-        """A copy of the samples so far, for progress and guards.
+        """A copy of the samples so far. Guards and displays of the progress use it.
 
         Raises:
             BaseException: the error that stopped the thread.
@@ -83,7 +83,7 @@ class Sampler(Generic[Sample]):
         return list(self._samples)
 
     def wait_past(self, at_s: float, timeout_s: float) -> None:
-        """Wait until a round of samples that began at or after a time has ended.
+        """Wait for the end of the first round of samples that begins at or after a time.
 
         The wait also ends if the thread ends.
 
@@ -115,7 +115,9 @@ class Sampler(Generic[Sample]):
         return self.start()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Stop the thread, and raise its error unless another error is being raised."""
+        """Stop the thread. If the thread failed and no other error is being raised, raise the
+        thread's error.
+        """
         self._stopped.set()
         self._thread.join()
         if error is None and self._failure is not None:
@@ -145,7 +147,7 @@ class Sampler(Generic[Sample]):
                 raise RedlineError(
                     f"one trial took {len(self._samples)} samples; expected at most "
                     f"{self._max_samples}; raise sample_interval_s, which is "
-                    f"{self._interval_s:g}, or make the trial shorter"
+                    f"{self._interval_s:g}, or shorten the trial"
                 )
             passed = int((self._clock() - start_s) / self._interval_s)
             slot = max(slot, passed) + 1

@@ -1,4 +1,4 @@
-"""HTTP scrapes of exporters: one scraper for each exporter, and all scrapers in parallel."""
+"""HTTP scrapes of exporters. Each exporter has one scraper, and all scrapers run in parallel."""
 
 from __future__ import annotations
 
@@ -52,11 +52,13 @@ class Scrape:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The positions of the lines with readings on a page. A page usually keeps its lines.
+    """The positions of the lines with readings on a page. Successive pages of an exporter usually
+    have the same lines.
 
     Attributes:
         lines: number of lines of the page.
-        places: (number of a line, text before the number, match of the line) of each reading.
+        places: for each reading, the index of its line, the text before the number, and the match
+            of the line.
     """
 
     lines: int
@@ -75,7 +77,8 @@ class _Layout:
         return cls(len(lines), tuple(places))
 
     def numbers(self, lines: list[str]) -> Iterator[tuple[Match, str]]:
-        """The match and the text of the number, for each reading of a page with this layout.
+        """For each reading on a page with this layout, the match of its line and the text of its
+        number.
 
         Raises:
             LookupError: the page has another layout.
@@ -167,7 +170,9 @@ class Scraper:
         self._layout = _Layout(0, ())
 
     def _answer(self, timeout_s: float) -> tuple[float, float, str]:
-        """(time of the middle of an exchange [s], duration of the exchange [s], the page)."""
+        """A tuple of the time of the middle of the exchange [s], the duration of the exchange [s],
+        and the page.
+        """
         began_s = self._clock()
         answer = self._access.request(self._client, self._path, _HEADERS, timeout_s)
         took_s = self._clock() - began_s
@@ -191,9 +196,9 @@ class Scraper:
         """Scrape once, and set the parameter `name[]` of later scrapes to the series with a
         reading.
 
-        Beans that Kafka registers at their first use are requested, too. Some exporters do not
-        support `name[]`, or use it in another way. If the answer to such a request lacks a reading,
-        later scrapes request all series.
+        The request also names the series of beans that Kafka registers at their first use. Some
+        exporters do not support the parameter `name[]`, or give it another meaning. If the answer
+        to such a request lacks a reading, later scrapes request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
@@ -261,7 +266,8 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
 
 
 def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
-    """The parts of readings to leave out, because a preferred selector also shows parts.
+    """The parts of readings that do not count, because a preferred selector also shows parts of the
+    same reading.
 
     Args:
         ranks: reading, with the text that `*` matched → rank of its match.
@@ -279,8 +285,8 @@ def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
 
 
 SCRAPES_IN_PARALLEL = 32
-"""Highest number of exporters that are scraped at the same time. More would not be faster, because
-Python parses one answer after the other."""
+"""Highest number of exporters that are scraped at the same time. A higher number would not be
+faster, because Python parses one answer after the other."""
 
 Probed = TypeVar("Probed")
 
@@ -288,8 +294,8 @@ Probed = TypeVar("Probed")
 class Scrapers:
     """Scrapes many exporters in parallel. An object of this class is not thread-safe.
 
-    When an exporter has answered, the next exporter is scraped. Exporters that do not answer delay
-    the others by at most half of the deadline in total.
+    When an exporter has answered, the next exporter is scraped. All exporters that do not answer
+    delay the other exporters by at most half of the deadline together.
 
     Args:
         scrapers: one scraper for each exporter.
@@ -341,7 +347,7 @@ class Scrapers:
         return [self._finish(scraper, ends_s) for scraper in self._scrapers]
 
     def reconnect(self) -> None:
-        """Close the connections, except of exporters that have not answered their last request.
+        """Close the connections to all exporters that have answered their last request.
 
         The next scrape opens new connections.
         """
@@ -350,7 +356,9 @@ class Scrapers:
                 scraper.close()
 
     def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
-        """Each scraper when it may begin, with a semaphore that it must release at its end."""
+        """Yield each scraper when its scrape may begin, with a semaphore that the scrape must
+        release at its end.
+        """
         step_s = deadline_s / 2 / max(1, len(self._scrapers))
         free = threading.Semaphore(SCRAPES_IN_PARALLEL)
         for scraper in self._scrapers:

@@ -1,8 +1,8 @@
 """Host metrics from Prometheus' node_exporter.
 
-A sample is one scrape of each host, over HTTP or by a Prometheus server. The default collectors of
-node_exporter 1.x show all series that are read. The name and the boot time of a machine show
-whether two addresses lead to the same machine.
+A sample is one scrape of each host. The scrape is made over HTTP or by a Prometheus server. The
+default collectors of node_exporter 1.x show all series that are read. The identity of a machine:
+its name and its boot time. They show whether two addresses lead to the same machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
-"""Readings that identify a machine, and which are not part of a sample."""
+"""Readings that identify a machine. They are not part of a sample."""
 _CLOCK_STEP_S = 2.0
 """Largest difference between two reported boot times of the same boot [s]."""
 
@@ -50,7 +50,7 @@ class Machine:
         return f"machine {self.name}, booted {booted:%Y-%m-%d %H:%M:%S} UTC"
 
     def is_one_with(self, other: Machine) -> bool:
-        """Whether both are the same machine after the same boot."""
+        """Whether both identities belong to the same machine after the same boot."""
         is_same_boot = abs(self.booted_s - other.booted_s) <= _CLOCK_STEP_S
         return self.name == other.name and is_same_boot
 
@@ -134,7 +134,9 @@ class _Exporters:
         self.machines: frozenset[str] = frozenset()
 
     def _name(self, places: Sequence[tuple[str, str, tuple[int, ...]]]) -> None:
-        """Set the names of the hosts, from (host, whole address, brokers) of each exporter."""
+        """Set the names of the hosts, given the host, the whole address and the brokers of each
+        exporter.
+        """
         hosts = [host for host, _, _ in places]
         # If several exporters have the same host, their whole addresses are the names.
         names = [host if hosts.count(host) == 1 else address for host, address, _ in places]
@@ -261,7 +263,7 @@ class NodeExporters(_Exporters):
         return self._sample(host, scrape)
 
     def _require_same(self, address: str, values: Mapping[str, float]) -> None:
-        """Check that the same machine answers at an address as before.
+        """Raise a ScrapeError if another machine than before answers at an address.
 
         Raises:
             ScrapeError: another machine answers.
@@ -338,12 +340,13 @@ class ServedHosts(_Exporters):
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
-    """The readings of a host, with CPU times of all cores together, without partitions and tunnels.
+    """The readings of a host. The CPU times of all cores are added up, and partitions and tunnels
+    are omitted.
 
     Args:
         values: readings of the scrape, with one value for each core.
-        log_disks: names of the disks with log dirs. Disks of any kind are kept if they are named
-            here.
+        log_disks: names of the disks with log dirs. These disks are kept even if they are of a kind
+            that is omitted otherwise.
     """
     found: dict[str, float] = {}
     cores = set()

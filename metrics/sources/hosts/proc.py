@@ -1,14 +1,13 @@
-"""Host metrics of this machine from Linux's /proc and /sys.
-
-proc(5) and Documentation/admin-guide/iostats.rst describe these files. The package psutil does not
-show retransmits, queues of disks and pressure. The network counters of another network namespace
-are below the directory of a process in this namespace.
+"""Metrics of this machine from Linux's /proc and /sys. The manual page proc(5) and Linux's
+Documentation/admin-guide/iostats.rst describe these files. The files are read directly, because the
+package psutil does not show retransmits, queues of disks and pressure. The network counters of
+another network namespace are in the directory that /proc has for a process in that namespace.
 
 A CPU quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually per 100 ms.
 When a control group has used up its quota, it stops until the next period, even if the machine has
-idle cores. The quota of a parent group also stops a process. The counters are in `cpu.stat`
-(Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc). Both versions of control groups are
-supported.
+idle cores. A process also stops if a parent group has used up its quota. The counters are in
+`cpu.stat` (Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc). Both versions of control
+groups are supported.
 """
 
 from __future__ import annotations
@@ -25,11 +24,13 @@ from metrics.sources.hosts.source import HostSample
 
 _PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
 _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
-"""Counter of the time for which a group was stopped, in version 2 and in version 1 → unit [s]."""
+"""Name of the counter of the time for which a group was stopped → unit of this counter [s].
+Versions 2 and 1 of control groups have different names."""
 
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
-    """The readings of some control groups, or none if no group has a quota or shows its counters.
+    """The readings of a CPU quota, combined from several control groups. The result is empty if no
+    group has a quota or shows its counters.
 
     Args:
         stat_files: the file `cpu.stat` of each group. See `own_stat_files`.
@@ -135,20 +136,21 @@ _OF_QUOTAS = {
 
 
 class LocalHost:
-    """Samples this machine. A reading that the system does not show is left out.
+    """Samples this machine. A sample lacks the readings that the system does not show.
 
-    On macOS all readings are left out.
+    On macOS a sample has no readings.
 
     Args:
         name: name of the host, by default the machine's host name.
         network_of: returns the id of a process in the network namespace to read, or None for the
             namespace of this process.
         speeds: interface → its speed, used in place of the speed that the system reports [B/s].
-        queues: queues of the interfaces in this namespace. Their drops are added to the interfaces'
-            drops. The value is None if there are no such queues.
+        queues: queues of the interfaces in this namespace, or None if the queues are not read. The
+            queues' drops are added to the interfaces' drops.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
-        generates: whether this process makes the load, so that its CPU quota is also read.
+        generates: whether this process makes the load. If so, the CPU quota of this process is also
+            read.
     """
 
     def __init__(
@@ -176,7 +178,9 @@ class LocalHost:
         self._write_back = self._settings()
 
     def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
-        """This host, set to count the disks of some log dirs, whatever the kind of the disks."""
+        """A copy of this host that counts the disks of some log dirs, even if these disks are of an
+        omitted kind.
+        """
         self._log_disks = log_disks(log_dirs, self._sys)
         return self
 
@@ -233,7 +237,7 @@ class LocalHost:
         return {**found, **{f"{readings.LOG_DISK}:{each}": 1.0 for each in self._log_disks}}
 
     def _settings(self) -> dict[str, float]:
-        """The kernel's settings of write-back, which are read once."""
+        """The kernel's settings of write-back. They are read once."""
         found = {}
         for name, (reading, unit) in _OF_WRITE_BACK.items():
             text = _proc_read(self._proc / "sys/vm" / name).strip()
@@ -259,7 +263,7 @@ class LocalHost:
 
     def _speed(self, device: str) -> float | None:
         """The speed of a network card, according to its driver [B/s], or None for a virtual
-        interface, because it reports no speed or a wrong speed.
+        interface. Virtual interfaces report no speed or a wrong speed.
         """
         if not (self._sys / "class/net" / device / "device").exists():
             return None
@@ -285,7 +289,9 @@ class LocalHost:
         return found
 
     def _throttling(self, processes: Mapping[int, int]) -> dict[str, float]:
-        """The readings of each broker's CPU quota. The groups of a process are found once."""
+        """The readings of each broker's CPU quota. The control groups of a process are searched
+        once.
+        """
         found = {}
         for broker, pid in processes.items():
             if pid not in self._groups:
@@ -300,8 +306,8 @@ class LocalHost:
 def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
     """The names in /proc/diskstats of the disks of some directories.
 
-    A directory is left out if this user cannot read it, or if it is not on a block device. For a
-    partition, the name of its disk is returned.
+    The result has no disk for a directory that this user cannot read or that is not on a block
+    device. For a partition, the name of its disk is returned.
     """
     found = set()
     for each in log_dirs:

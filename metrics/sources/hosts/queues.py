@@ -2,7 +2,8 @@
 them.
 
 A queue that limits the rate, such as a token bucket, drops packets before the interface counts
-them. The kernel reports these drops by rtnetlink(7) with RTM_GETQDISC, like `tc -s qdisc`.
+them. The kernel reports these drops over rtnetlink(7) if it is asked with RTM_GETQDISC. The command
+`tc -s qdisc` shows the same drops.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ class Queues:
     """The queues of the interfaces in one network namespace.
 
     Args:
-        open_socket: opens a netlink socket in this namespace. Each sample calls it, which takes
-            some hundredths of a millisecond.
+        open_socket: opens a netlink socket in this namespace. Each sample opens a socket, which
+            takes some hundredths of a millisecond.
     """
 
     def __init__(self, open_socket: Callable[[], socket.socket] = open_netlink) -> None:
@@ -66,7 +67,7 @@ class Queues:
 
     @staticmethod
     def _all(to_kernel: socket.socket, kind: int, body: struct.Struct) -> bytes:
-        """All messages of an answer as bytes, without the message that marks the end."""
+        """The bytes of all messages in an answer, without the message that marks the end."""
         size = _HEADER.size + body.size
         to_kernel.send(_HEADER.pack(size, kind, _ASK_ALL, 0, 0) + bytes(body.size))
         answer = b""
@@ -81,7 +82,7 @@ class Queues:
 
 
 def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, body) of each netlink message.
+    """Pairs (type, body) of the netlink messages in an answer.
 
     Raises:
         ValueError: a message is malformed.
@@ -96,7 +97,9 @@ def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
-    """(index of the interface, packets that its root queue dropped) of each queue in an answer."""
+    """Pairs of the index of an interface and the packets that its root queue dropped, for each
+    queue in an answer.
+    """
     for kind, body in messages_in(answer):
         if kind != _NEW_QUEUE or len(body) < _QUEUE.size:
             continue
@@ -107,7 +110,7 @@ def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
 
 
 def names_in(answer: bytes) -> Iterator[tuple[int, str]]:
-    """(index, name) of each interface in an answer."""
+    """Pairs (index, name) of the interfaces in an answer."""
     for kind, body in messages_in(answer):
         if kind == _NEW_LINK and len(body) >= _LINK.size:
             name = _attributes(body[_LINK.size :]).get(_NAME, b"")
@@ -127,5 +130,7 @@ def _attributes(body: bytes) -> dict[int, bytes]:
 
 
 def _padded(size: int) -> int:
-    """The size, rounded up to a multiple of 4 bytes, where the next message or attribute begins."""
+    """A size, rounded up to a multiple of 4 bytes [B]. The next message or attribute begins at such
+    a multiple.
+    """
     return (size + 3) & ~3

@@ -22,8 +22,8 @@ class HostSample:
     Attributes:
         host: name of the host.
         at_s: wall-clock time of the middle of the sample [s since the epoch].
-        values: name of a reading in `metrics.sources.hosts.source` → its value, or nothing if the
-            sample failed, or if the system shows no readings.
+        values: name of a reading in `metrics.sources.hosts.source` → its value. The map is empty if
+            the sample failed or the system shows no readings.
         error: reason why the sample failed, or None.
     """
 
@@ -34,7 +34,7 @@ class HostSample:
 
 
 class HostSource(Protocol):
-    """Reads the metrics of the brokers' hosts. Only one thread may use it at a time."""
+    """Reads the metrics of the brokers' hosts. Only one thread may use a source at a time."""
 
     @property
     def brokers(self) -> Mapping[str, tuple[int, ...]]:
@@ -43,7 +43,7 @@ class HostSource(Protocol):
 
     @property
     def machines(self) -> frozenset[str]:
-        """The names that these hosts have for processes on them."""
+        """The host names that processes on these hosts report."""
         ...
 
     def sample_all(self) -> Sequence[HostSample]:
@@ -83,7 +83,8 @@ MEMORY_AVAILABLE_BYTES = "memory_available_bytes"
 PAGE_CACHE_BYTES = "page_cache_bytes"
 """Current size of the page cache [B]."""
 DIRTY_BYTES = "dirty_bytes"
-"""Current size of the dirty pages of files, which no disk has yet [B]."""
+"""Current size of the dirty pages, which are pages of files that are not written to a disk yet
+[B]."""
 WRITEBACK_BYTES = "writeback_bytes"
 """Current size of the pages of files that are being written to disks [B]."""
 DIRTY_EXPIRE_S = "dirty_expire_s"
@@ -95,9 +96,9 @@ DIRTY_BACKGROUND_RATIO = "dirty_background_ratio"
 """Current background limit of the dirty pages as a share of the available memory
 (`vm.dirty_background_ratio`) [ratio]. Beyond this limit, the kernel writes pages of any age."""
 DIRTY_LIMIT_BYTES = "dirty_limit_bytes"
-"""Current limit of the dirty pages in bytes, if it is set in bytes (`vm.dirty_bytes`) [B]."""
+"""Current limit of the dirty pages if the system sets the limit in bytes (`vm.dirty_bytes`) [B]."""
 DIRTY_BACKGROUND_BYTES = "dirty_background_bytes"
-"""Current background limit of the dirty pages in bytes, if it is set in bytes
+"""Current background limit of the dirty pages if the system sets this limit in bytes
 (`vm.dirty_background_bytes`) [B]."""
 LOG_DISK = "log_disk"
 """Currently 1 for a disk with a log dir of a broker, if the disks of log dirs are known."""
@@ -118,7 +119,7 @@ DISK_WRITES = "disk_writes"
 DISK_BUSY_S = "disk_busy_s"
 """Time in which a disk was busy [s]."""
 DISK_QUEUED_S = "disk_queued_s"
-"""Sum of the times of all operations of a disk, their waits included [s]."""
+"""Sum of the times of all operations of a disk, including the waits of the operations [s]."""
 NET_RECEIVED_BYTES = "net_received_bytes"
 """Bytes that an interface received [B]."""
 NET_SENT_BYTES = "net_sent_bytes"
@@ -153,9 +154,11 @@ is the broker's node id."""
 QUOTA_PERIODS = "quota_periods"
 """Periods in which the control group of the generator's tasks ran under a CPU quota."""
 THROTTLED_PERIODS = "throttled_periods"
-"""Periods in which this CPU quota was used up, so that the group was stopped."""
+"""Periods in which the CPU quota of the generator's tasks was used up, so that their control group
+was stopped."""
 THROTTLED_S = "throttled_s"
-"""Time for which the group was stopped, summed over its cores [s]."""
+"""Time for which the control group of the generator's tasks was stopped, summed over the group's
+cores [s]."""
 
 BROKER_QUOTA_PERIODS = "broker_quota_periods"
 """Periods in which a broker's control group ran under a CPU quota. The part after the colon is the
@@ -171,10 +174,14 @@ _NO_INTERFACE = re.compile(r"(ifb|sit|tunl|gre|gretap|erspan|ip_vti|ip6_vti|ip6t
 
 
 def is_disk(device: str) -> bool:
-    """Whether a block device is a disk. Partitions of disks and devices in memory are not."""
+    """Whether a block device is a disk. A partition of a disk or a device in memory is not a
+    disk.
+    """
     return _NO_DISK.fullmatch(device) is None
 
 
 def is_interface(device: str) -> bool:
-    """Whether an interface can carry traffic. The kernel's templates of tunnels cannot."""
+    """Whether an interface can carry traffic. The kernel's templates for tunnels cannot carry
+    traffic.
+    """
     return _NO_INTERFACE.fullmatch(device) is None
