@@ -28,7 +28,7 @@ class Sample(Timed, Protocol):
 
 
 def parts_of(readings: Iterable[str], name: str) -> list[str]:
-    """The texts after the colon in the names of a host's or broker's readings, such as the disk
+    """The parts with a reading of this name. A part is the text after the colon, such as the disk
     `sda`.
     """
     named = (each.partition(":") for each in readings)

@@ -2,7 +2,8 @@
 
 The name of a series does not always show the meaning of its number. For example, Confluent's rules
 name the count of the request handlers' meter `…avgidlepercent`, and its one-minute rate
-`…avgidlepercent_total`. If the name is uncertain, the numbers of successive polls decide:
+`…avgidlepercent_total`. If the name does not show the meaning, the numbers of successive polls
+decide:
 
 - The count of a meter is a whole number that never falls. A rate has a fraction.
 - The count of the handlers' idle time is large, and grows by at most `IDLE_GROWTH_MAX` ns per ns.
@@ -11,9 +12,9 @@ name the count of the request handlers' meter `…avgidlepercent`, and its one-m
   (`metrics.sources.one_minute_rates`). No other average does so. A rate is read only if a page
   shows no count.
 
-All series that one rule of the exporter made have the same meaning, so one recognized series is
-enough. An uncertain series is chosen if it is the only series for its reading, and is refused
-if there are several. The load of the warm-up proves the choice.
+All series that one rule of the exporter made have the same meaning. So the meaning of one series
+decides for all of them. A series of unknown meaning is chosen only if it is the only series for its
+reading. The load of the warm-up proves the choice.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ AUTO = "auto"
 SECOND_POLL_S = 1.0
 """Time between two polls if one poll does not show the meaning of a series [s]."""
 TICKS_SEEN_S = 3 * TICK_S + 2.0
-"""Time of polls that certainly contains two ticks of a meter after its first tick [s]. Even the
-meter of a broker that has just started has its first tick in this time."""
+"""Total time of the polls after which a meter has certainly had two ticks after its first tick,
+even on a broker that has just started [s]."""
 POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
 """Largest one-minute rate of the idle time [ratio]. The rate is 2 at rest if a controller shares
@@ -55,8 +56,8 @@ _PHASES_APART = 0.05
 """Largest accepted difference between the counts of a request's phases [ratio]. The counts are read
 one after the other."""
 _POLL_EDGE_S = 0.6
-"""Longest idle time that the two edges of an interval add together [s]. A handler waits for up to
-0.3 s."""
+"""Longest idle time that both edges of an interval together add to a count [s]. A handler waits for
+up to 0.3 s."""
 _POLLS_APART_S = TICK_S - 0.5
 """Longest time between two polls with at most one tick between them [s]."""
 _NAMED_RATES = ("oneminuterate", "oneminuteratetotal")
@@ -69,15 +70,15 @@ _NO_TOTAL = frozenset(
 """Labels that name a part of a broker. A series with such a label shows only this part."""
 
 _NOT_COMPARED = frozenset({JAVA, *FROM_FIRST_USE})
-"""Readings whose series are not always on the page, or have no number."""
+"""Readings whose series a page may lack or show without a number."""
 
 _FLUSH_WORDS = (
     ("network", "log"),
     ("RequestMetrics", "LogFlushStats"),
     ("LocalTimeMs", "LogFlushRateAndTimeMs"),
 )
-"""Words in the name of the bean of local times, and the words in their place in the name of the
-bean of log flushes. Each word is also tried in lower case."""
+"""Pairs of words: a word in the name of the bean of local times, and the word at the same place in
+the name of the bean of log flushes. Each word is also tried in lower case."""
 
 _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     {
@@ -99,11 +100,11 @@ _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     },
     AUTO,
 )
-"""Series of the JVM that the exporter adds itself, and which are read if the page shows no bean for
-the reading."""
+"""Series of the JVM that the exporter itself adds. They are read if the page shows no bean for a
+reading."""
 _BUILD, _STANDALONE = "jmx_exporter_build_info", re.compile('name="[^"]*(?:httpserver|standalone)"')
-"""The series that names the kind of an exporter, and the names of exporters that are not agents in
-the broker's JVM."""
+"""Two facts about exporters: the series that names the kind of an exporter, and the kinds that run
+outside the broker's JVM."""
 
 
 class Behavior(str, Enum):
@@ -151,7 +152,7 @@ class Choices:
         selectors: reading → its chosen series.
         preferred: one clause for each choice between several series.
         refused: readings without a chosen series, although the page shows series for them.
-        needs_poll: whether a further poll can improve the choice.
+        needs_poll: whether one more poll can improve the choice.
     """
 
     selectors: Mapping[str, tuple[Selector, ...]] = field(default_factory=dict)
@@ -171,7 +172,7 @@ class Choices:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """One clause for each reason of refusals, with the first refused reading."""
+        """One clause for each reason to refuse series, with the first refused reading."""
         first: dict[str, list[Refusal]] = {}
         for each in self.refused:
             first.setdefault(each.why, []).append(each)
@@ -199,7 +200,7 @@ class _Group:
         times_s: time of each poll [s].
         printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: whether the numbers of this group and of the same rule's other groups are counts.
+        shows: whether the numbers of all groups that the same rule made are counts.
     """
 
     candidate: Candidate
@@ -271,7 +272,7 @@ class _Group:
     def _whole_ticks(self) -> Iterator[bool]:
         """For each change of the number, whether a one-minute rate can change in this way.
 
-        A change from 0 is left out, because the meter's first tick may have set the rate. A rounded
+        Changes from 0 do not count, because the meter's first tick may have set the rate. A rounded
         number shows nothing.
         """
         numbers, unit = self.numbers[0], self.rate.factor
@@ -360,9 +361,8 @@ def _is_uncertain(group: _Group) -> bool:
 
 
 def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
-    """The chosen series of a reading, with a clause if it is preferred to other series.
-
-    None, with a clause for the reason, if no series is chosen.
+    """The chosen series of a reading, or None if no series is chosen. A clause states why the
+    series is preferred to others, or why no series is chosen.
     """
     if any(group.is_doubled for group in shown):
         return None, "because the page shows the series twice, with different numbers"
@@ -391,7 +391,7 @@ def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
 def _only(
     shown: Sequence[_Group], equal: Sequence[_Group], reason: str
 ) -> tuple[_Group | None, str]:
-    """The first of some equally good series if all have the same numbers, or None."""
+    """The first of several equally good series, or None if their numbers differ."""
     first = min(equal, key=lambda each: each.text)
     numbers = sorted(first.numbers)
     if any(sorted(other.numbers) != numbers for other in equal):
@@ -410,10 +410,11 @@ def _only(
 
 
 def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], bool]:
-    """Meter → selector of its one-minute rate, and whether a further poll may find more rates.
+    """Two results: meter → selector of the meter's one-minute rate, and whether one more poll may
+    find more rates.
 
-    A series that is 0 has the meaning of the page's other series with the same last word in the
-    name.
+    A series whose number is 0 has the same meaning as the page's other series with the same last
+    word in the name.
     """
     shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
     ends = {each.end for each, found in shown if found is _Evidence.RATE}
@@ -431,7 +432,7 @@ def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], b
 
 
 def _joint(behaviors: Iterable[Behavior]) -> Behavior:
-    """Whether the series of one rule are counts, from the behavior of each series."""
+    """Whether the series of one rule are counts, judged by the numbers of all these series."""
     found = set(behaviors)
     if Behavior.NO_COUNT in found:
         return Behavior.NO_COUNT
@@ -439,10 +440,10 @@ def _joint(behaviors: Iterable[Behavior]) -> Behavior:
 
 
 def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
-    """`NO_COUNT` if the numbers of histograms cannot be the counts of requests.
+    """The meaning `NO_COUNT` if the numbers of histograms cannot be counts of requests.
 
-    The largest time of a request is also a whole number that never falls. But each request counts
-    in each of its phases, so the counts of all phases are equal, and their times are not.
+    The longest time of a request is also a whole number that never falls. But the counts of all
+    phases of a request are equal, while the times of the phases differ.
     """
     if not groups[0].candidate.is_histogram:
         return
@@ -459,7 +460,7 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
 
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
-    """The groups of series that may be readings, with their numbers and their behavior."""
+    """The groups of series that may be readings, with the numbers of the series."""
     pages = [_printed_numbers(poll.text) for poll in polls]
     constant, times_s = _constant_labels(pages[0]), [poll.at_s for poll in polls]
     found: dict[tuple[str, str], _Group] = {}
@@ -483,7 +484,7 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
 
 
 def _printed_numbers(text: str) -> dict[str, list[str]]:
-    """Series that may be a reading → texts of its numbers, in the order of the page."""
+    """Series that may be a reading → texts of the series' numbers, in the order of the page."""
     found: dict[str, list[str]] = {}
     for line in text.split("\n"):
         series = series_of(line)
@@ -502,10 +503,9 @@ def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:
 def _of_first_use(
     reading: str, chosen: Mapping[str, tuple[Selector, ...]]
 ) -> dict[str, tuple[Selector, ...]]:
-    """Reading → assumed series of a bean that Kafka registers only at its first use.
-
-    The series is named like the series of local times. The result is empty if the page already
-    shows the bean, or shows no local times.
+    """Reading → assumed name of the series for a bean that Kafka registers only at its first use.
+    The name is derived from the name of the series of local times. The result is empty if the page
+    already shows the bean, or shows no local times.
     """
     model = chosen.get(f"produce_local_ms_{reading.rpartition('_')[2]}")
     if reading in chosen or model is None:
@@ -520,14 +520,16 @@ def _of_first_use(
 
 
 def _as_other_bean(text: str) -> str:
-    """A text about the bean of local times, changed to the bean of log flushes."""
+    """A series' name or label, changed from the bean of local times to the bean of log flushes."""
     for word, other in _FLUSH_WORDS:
         text = text.replace(word, other).replace(word.lower(), other.lower())
     return text
 
 
 def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
-    """Drop the sum of each histogram whose mean is shown, or whose count is missing."""
+    """Drop the sum of each histogram if the page also shows the mean, or does not show the
+    count.
+    """
     for reading in [each for each in chosen if each.endswith("_sum")]:
         base = reading.removesuffix("_sum")
         if f"{base}_mean" in chosen or f"{base}_count" not in chosen:
@@ -535,8 +537,8 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
-    """Reading → series of the broker's JVM that an exporter adds to the page, or nothing for a
-    stand-alone exporter, because it can only show its own process.
+    """Reading → series of the broker's JVM that an exporter adds to the page. The result is empty
+    for a stand-alone exporter, because the exporter shows its own process.
     """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}

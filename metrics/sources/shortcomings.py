@@ -90,7 +90,7 @@ CLIENT_ONLY = (
     "partitions in the Admin API, and by latency if the goal has a latency objective; the "
     "brokers' limiting resource is unknown, and a broker close to its limit does not show"
 )
-"""The note on an answer that was found without broker metrics."""
+"""The note for an answer that was found without broker metrics."""
 
 
 def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
@@ -126,7 +126,7 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
 
 
 def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """One sentence for each reason why a reading's series on an exporter's page are refused."""
+    """One sentence for each reason to refuse a reading's series on an exporter's page."""
     brokers: dict[str, list[int]] = {}
     for node in sorted(nodes, key=lambda each: each.node_id):
         for clause in node.refused:
@@ -139,7 +139,7 @@ def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
 
 
 def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """A sentence about the consequence of ZooKeeper, if a broker uses it."""
+    """A sentence about the consequence of ZooKeeper if a broker uses ZooKeeper."""
     if any(not node.has_quorum for node in nodes):
         yield (
             "the brokers' metrics do not show the epoch of a KRaft quorum, for example because "
@@ -163,7 +163,9 @@ def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
 
 
 def missing_metrics(nodes: Mapping[int, NodeInfo]) -> dict[str, tuple[str, ...]]:
-    """Sentence for each kind of readings that a node lacks → the missing readings."""
+    """Sentence about a consequence → the readings of a node that are missing and have this
+    consequence.
+    """
     lacks = {name for node in nodes.values() for name in node.lacks}
     found = {}
     for what, names in _MEANING.items():

@@ -20,7 +20,8 @@ from metrics.sources.sample import BrokerSample
 from metrics.units import format_some
 
 OPEN_DEADLINE_S = 15.0
-"""Deadline of a node's first answer, including the connection [s]. A busy machine may need it."""
+"""Deadline of a node's first answer, including the connection [s]. The deadline is long, because a
+busy machine answers late."""
 _NAMED_MAX = 5
 """Highest number of brokers that a sentence names one by one."""
 
@@ -72,20 +73,20 @@ class NodeInfo:
         version: Kafka's version, or a part of it.
         roles: roles of the process.
         has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
-        facts: further facts by which two runs are compared, such as `jvm.version`.
+        facts: further facts for the comparison of two runs, such as `jvm.version`.
         lacks: readings of the process's roles that the source cannot read.
         poll_s: time for which one poll keeps the process busy [s], or 0 if it is negligible.
         controller_share: largest share of the time since the start for which a controller's
             handlers were busy [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
         choices: one clause for each choice between several series.
-        refused: one clause for each reason why a reading is not read although the page shows series
-            for the reading.
+        refused: one clause for each reason why a reading is missing although the page shows series
+            for it.
         rates: readings whose counts are computed from one-minute rates.
-        interval_s: time between two samples that another program takes, such as a Prometheus server
-            [s], or 0 if the source itself takes a sample at each poll.
-        spared_s: minimum time between two samples that a broker with many partitions needs [s]. 0
-            if there is no such minimum.
+        interval_s: time between two samples if another program, such as a Prometheus server, takes
+            the samples [s], or 0 if the source takes a sample at each poll.
+        spared_s: minimum time between two samples of a broker with many partitions [s], or 0 if
+            there is no minimum.
     """
 
     node_id: int
@@ -105,7 +106,7 @@ class NodeInfo:
 
 
 class MetricsSource(Protocol):
-    """Reads the metrics of all brokers. Only one thread may use a source at the same time."""
+    """Reads the metrics of all brokers. Only one thread may use a source at a time."""
 
     @property
     def name(self) -> str:
@@ -135,7 +136,9 @@ class MetricsSource(Protocol):
 
 
 def named_brokers(ids: Sequence[int]) -> str:
-    """A text such as `brokers 1, 2`. If there are many ids, it states the number of further ids."""
+    """A text such as `brokers 1, 2`. If there are many ids, the text lists some ids and the number
+    of the other ids.
+    """
     return f"{'broker' if len(ids) == 1 else 'brokers'} {format_some(ids, _NAMED_MAX)}"
 
 
@@ -160,10 +163,8 @@ def sample_interval_of(source: MetricsSource, asked_s: float) -> float:
 
 
 def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
-    """The time between two polls of an open source [s].
-
-    If another program takes the samples, each poll waits for the next sample. So the next poll
-    follows almost at once.
+    """The time between two polls of an open source [s]. If another program takes the samples, the
+    time is short, because each poll waits for the next sample.
 
     Args:
         source: the open source.
@@ -174,14 +175,15 @@ def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
 
 
 History = Sequence[tuple[float, float]]
-"""(time [s since the epoch], value) of a reading, oldest first."""
+"""Pairs of a time [s since the epoch] and a reading's value, oldest first."""
 
 
 def steps_of(values: History, step_s: float) -> Iterator[tuple[float, float, float]]:
-    """(Start, end, increase of the counter) of each step without a gap or a restart.
+    """Tuples of the start, the end and the increase of the counter, for each step without a gap or
+    a restart.
 
     Args:
-        step_s: planned length of a step [s]; a step that is 1.5 times as long has a gap.
+        step_s: planned length of a step [s]. A step of 1.5 times this length or more has a gap.
     """
     for (start_s, before), (end_s, after) in pairwise(values):
         if after >= before and end_s - start_s < 1.5 * step_s:
@@ -190,7 +192,7 @@ def steps_of(values: History, step_s: float) -> Iterator[tuple[float, float, flo
 
 @runtime_checkable
 class KeepsHistory(Protocol):
-    """A source that also has the readings of the past."""
+    """A source that can also read past values of the readings."""
 
     def history(
         self, reading: str, from_s: float, to_s: float, step_s: float
@@ -207,23 +209,26 @@ LOG_S = 0.5e-6
 request without replicas costs the same."""
 
 TOPICS_SHARE_MAX = 0.01
-"""Largest share of one core of a broker for answers about all topics during a load [ratio]."""
+"""Largest share of one core of a broker that answers about all topics may use during a load
+[ratio]."""
 
 LOG_DIRS_SHARE_MAX = 0.005
-"""Largest share of one core of a broker for answers about log directories during a load [ratio]."""
+"""Largest share of one core of a broker that answers about log directories may use during a load
+[ratio]."""
 
 SAMPLE_PARTITION_S = 0.3e-6
 """Estimated CPU time of a broker for each of its partitions in a sample by JMX [s]. Four gauges
 count the partitions."""
 
 SAMPLES_SHARE_MAX = 0.0075
-"""Largest share of one core of a broker for the partitions' part in the cost of samples [ratio]."""
+"""Largest share of one core of a broker that samples may use because of its partitions [ratio]."""
 
 END_S = 8e-6
 """CPU time of the driver to request and to read the end offset of one replica [s]."""
 
 ENDS_SHARE_MAX = 0.02
-"""Largest share of one core of the driver for the end offsets of replicas [ratio]."""
+"""Largest share of one core of the driver that reading the end offsets of replicas may use
+[ratio]."""
 
 ENDS_LEAST = 4
 """Minimum number of readings of the end offsets in a window."""
@@ -261,10 +266,8 @@ def jmx_interval_s(partitions: int) -> float:
 
 
 def scrape_interval_s(took_s: float, lines: int) -> float:
-    """Minimum time between two scrapes of an exporter in a broker [s].
-
-    An exporter reads all beans of its broker, even if a request asks for few series. Most beans
-    belong to single partitions.
+    """Minimum time between two scrapes of an exporter in a broker [s]. An exporter reads all beans
+    of its broker, even if a request asks for few series. Most beans describe a single partition.
 
     Args:
         took_s: duration of a scrape, during which the broker uses CPU [s].

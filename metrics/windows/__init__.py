@@ -1,1 +1,3 @@
-"""The work of one broker or host in a measured window, computed from its samples."""
+"""The work of one broker or host in a measured window, computed from the broker's or host's
+samples.
+"""

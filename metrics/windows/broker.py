@@ -48,7 +48,8 @@ _COUNTERS = (
 
 
 _RATES = (*_TRAFFIC, "failed_produce_requests", "disk_read_bytes", "disk_write_bytes")
-"""Counters with a rate in `BrokerWindow`, which has the name of the counter and `_per_s`."""
+"""Counters with a rate in `BrokerWindow`. The name of the rate is the name of the counter with
+`_per_s` at the end."""
 
 
 class Span:
@@ -64,7 +65,9 @@ class Span:
         self.duration_s = seconds_between(samples[0], samples[-1])
 
     def delta(self, name: str) -> float | None:
-        """Increase of a counter, or None if the first or the last sample does not show it."""
+        """Increase of a counter, or None if the first or the last sample does not show the
+        counter.
+        """
         first, last = self._first.get(name), self._last.get(name)
         return None if first is None or last is None else last - first
 
@@ -72,8 +75,8 @@ class Span:
         """Increase of a counter per second [1/s].
 
         A count that is computed from one-minute rates changes only at each tick
-        (`metrics.sources.one_minute_rates`). For such a count, it is the increase in the whole
-        ticks of the span, over their time.
+        (`metrics.sources.one_minute_rates`). For such a count, the result is the increase in the
+        whole ticks of the span, divided by the time of these ticks.
         """
         ticks = whole_ticks(self._samples, name)
         if ticks is None:
@@ -117,7 +120,9 @@ class Span:
         return over(self.sum_delta(name), self.duration_s)
 
     def sum_delta(self, name: str) -> float | None:
-        """Increase of a histogram's sum, or None if an edge of the span does not show it."""
+        """Increase of a histogram's sum, or None if the first or the last sample does not show the
+        histogram.
+        """
         count, mean = f"{name}_count", f"{name}_mean"
         if any(key not in edge for key in (count, mean) for edge in (self._first, self._last)):
             return None
@@ -127,7 +132,7 @@ class Span:
 
     @property
     def handler_idle(self) -> float | None:
-        """Idle fraction of the request handlers, the mean of all handlers [ratio]."""
+        """Mean idle fraction of all request handlers [ratio]."""
         return scaled(self.per_s(HANDLER_IDLE_NS), 1e-9)
 
     @property
@@ -147,7 +152,9 @@ class Span:
 
 
 def over(part: float | None, whole: float | None) -> float | None:
-    """The quotient of two values, or None if one of them is unknown, or if `whole` is 0."""
+    """The quotient `part` / `whole`, or None if one of the two values is unknown or `whole` is
+    0.
+    """
     return None if part is None or not whole else part / whole
 
 
@@ -158,7 +165,7 @@ def total(parts: Iterable[float | None]) -> float | None:
 
 
 def whole(parts: Sequence[float | None]) -> float | None:
-    """The sum of all parts, or None if a part is unknown, or if there are no parts."""
+    """The sum of all parts, or None if a part is unknown or there are no parts."""
     return None if None in parts else total(parts)
 
 
@@ -175,8 +182,9 @@ def scaled(value: float | None, factor: float) -> float | None:
 def seconds_between(first: Sample, last: Sample) -> float:
     """Time between two samples [s].
 
-    The time is computed from the process's uptime if both samples have it, because the uptime is
-    read together with the counters. The wall-clock time of a sample differs by some milliseconds.
+    The time is computed from the process's uptime if both samples show the uptime, because the
+    uptime is read together with the counters. The wall-clock time differs from the time of this
+    reading by some milliseconds.
     """
     if UPTIME_MS in first.values and UPTIME_MS in last.values:
         return (last.values[UPTIME_MS] - first.values[UPTIME_MS]) / 1000.0
@@ -195,8 +203,8 @@ def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample
 
 
 def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:
-    """True if the ISR changed between two samples, or the later one has under-replicated
-    partitions.
+    """True if the ISR changed between two samples, or if the later sample shows more
+    under-replicated partitions than before the run.
 
     Args:
         before: the earlier sample of a broker.
@@ -211,7 +219,8 @@ def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0)
 
 
 def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> str | None:
-    """A text if an idle fraction is too high for one pool of request handlers, or None.
+    """A text if an idle fraction is too high for one pool of request handlers, or None if the
+    fraction is possible.
 
     A wait that began before the window counts wholly, so values slightly above 1 are possible.
     """
@@ -235,8 +244,8 @@ def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
     """Collector → its time, for the collectors whose time stops the threads [ms].
 
-    The concurrent cycles of ZGC and Shenandoah are left out. An exporter may show their names in
-    lower case.
+    The concurrent cycles of ZGC and Shenandoah do not stop the threads, so they do not count. An
+    exporter may show the names of collectors in lower case.
     """
     return {name: ms for name, ms in collection_ms.items() if not name.lower().endswith("cycles")}
 
@@ -244,14 +253,14 @@ def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
 def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) -> float | None:
     """The longest time for which the process answered no request, minus garbage collections.
 
-    The source sends a request every 0.2 s between the samples, so the true time is up to 0.2 s
+    The source sends a request every 0.2 s between the samples, so the true time may be up to 0.2 s
     longer. A sample may not count the latest garbage collection yet, so the collections of the next
     sample are subtracted, too.
 
     Args:
-        samples: samples of one broker by time, also from before and after the window.
+        samples: samples of one broker by time, including samples from before and after the window.
         start_s, end_s: start and end of the window [s since the epoch]. The first sample after the
-            window also counts, because it covers the time since the sample before.
+            window also counts, because it covers the time since the last sample in the window.
 
     Returns:
         The longest time [s], or None if the source does not measure it.
@@ -271,7 +280,9 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
-    """The reason why samples cannot all come from one process that kept running, or None."""
+    """The reason why samples cannot all come from one process without a restart, or None if they
+    can.
+    """
     for before, after in pairwise(samples):
         other = other_process(before, after)
         if other is not None:
@@ -332,14 +343,15 @@ class BrokerWindow:
         samples_missed: number of missing samples.
         edge_gap_s: largest time between an edge of the window and the nearest sample [s].
         interval_s: intended time between samples [s].
-        contradiction: reason why the samples cannot all come from one running process, or None.
-        handler_idle: idle fraction of the request handlers [ratio]. The error is at most 0.3 s
-            over the length of the window. A value slightly above 1 is normal.
+        contradiction: reason why the samples cannot all come from one process without a restart, or
+            None if they can.
+        handler_idle: idle fraction of the request handlers [ratio]. Its largest error is 0.3 s,
+            divided by the length of the window. A value slightly above 1 is normal.
         handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
             metric with a controller's handlers [ratio], or None if they do not.
         handler_idle_rate_error: largest error of `handler_idle` if it is computed from
-            one-minute rates [ratio]. Ticks without a sample and rounded digits cause this
-            error. The error is None if counts are read.
+            one-minute rates [ratio]. Ticks without a sample and rounded rates cause this error. The
+            value is None if the source reads counts.
         ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
             one-minute rates [s], or None if counts are read.
         network_idle: idle fraction of the busiest network thread [ratio].
@@ -441,12 +453,14 @@ class BrokerWindow:
 
     @property
     def idle_error(self) -> float:
-        """Largest error of `handler_idle`, the sum of both kinds of errors [ratio]."""
+        """Largest error of `handler_idle` [ratio]: the sum of the error from a shared metric and
+        the error from one-minute rates.
+        """
         return (self.handler_idle_error or 0.0) + (self.handler_idle_rate_error or 0.0)
 
     @property
     def missed_share(self) -> float:
-        """Missing samples over expected samples [ratio]."""
+        """Number of missing samples, divided by the number of expected samples [ratio]."""
         return self.samples_missed / self.samples_expected if self.samples_expected else 1.0
 
 
@@ -572,7 +586,9 @@ def broker_windows(
 
 
 def busiest_of(windows: Iterable[BrokerWindow]) -> BrokerWindow | None:
-    """The broker with the least idle time of request handlers, or None if no time is known."""
+    """The broker whose request handlers have the least idle time, or None if no broker shows the
+    idle time.
+    """
     known = [(w.handler_idle, w.broker_id, w) for w in windows if w.handler_idle is not None]
     return min(known, key=lambda each: each[:2])[2] if known else None
 
@@ -597,7 +613,7 @@ def any_isr_changed(
         at_rest: broker id → number of under-replicated partitions before the run.
 
     Returns:
-        One value for each sampling time, or none if no broker shows its under-replicated
+        One value for each sampling time. The list is empty if no broker shows its under-replicated
         partitions.
     """
     baseline, good = at_rest or {}, good_samples(samples)

@@ -3,8 +3,8 @@
 The increase of a counter is the difference between its last and its first sample. Gauges are read
 from the samples inside the window. A value that the samples do not show is None, never 0.
 
-The rows of the USE table (utilization, saturation and errors) are the rows of Gregg's checklist for
-Linux (https://www.brendangregg.com/USEmethod/use-linux.html).
+The USE table shows utilization, saturation and errors. Its rows are the rows of Gregg's checklist
+for Linux (https://www.brendangregg.com/USEmethod/use-linux.html).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class DiskWindow:
         read_bytes_per_s: bytes read from the disk [B/s].
         written_bytes_per_s: bytes written to the disk [B/s].
         operations_per_s: completed reads and writes [1/s].
-        busy_share: share of the time in which the disk had work [ratio]. A disk that processes many
-            operations at the same time may have room at 1.
+        busy_share: share of the time in which the disk had work [ratio]. At 1, a disk that
+            processes many operations at the same time may still have spare capacity.
         queue: mean number of operations that wait or are in progress [operations].
     """
 
@@ -75,7 +75,9 @@ class InterfaceWindow:
 
     @column
     def dropped_share(self) -> float | None:
-        """Dropped packets over all packets, dropped packets included [ratio]."""
+        """Share of the packets that the host dropped. All packets include the dropped packets
+        [ratio].
+        """
         if self.dropped is None or self.packets is None:
             return None
         return over(self.dropped, self.packets + self.dropped) or 0.0
@@ -100,7 +102,7 @@ class HostWindow:
         samples: number of good samples in the window.
         cores: number of cores [cores].
         cpu_busy: share of the cores' time that was neither idle nor a wait for a disk [ratio].
-        cpu_system: share of the cores' time in the kernel, interrupts included [ratio].
+        cpu_system: share of the cores' time in the kernel, including interrupts [ratio].
         cpu_iowait: share of the cores' time that was idle while a disk had work [ratio].
         cpu_steal: share of the cores' time that other virtual machines took [ratio].
         running_threads: mean number of threads that ran or waited for a core in a sample [threads].
@@ -119,7 +121,7 @@ class HostWindow:
         interfaces: the interfaces that carried or dropped packets in the window.
         resident_bytes: broker id → highest memory use of the broker's process [B].
         throttled_shares: broker id → share of the quota periods in which the CPU quota stopped the
-            broker [ratio]. Brokers without a CPU quota are left out.
+            broker [ratio]. The map has no entry for a broker without a CPU quota.
     """
 
     host: str
@@ -181,8 +183,9 @@ def host_window(
     """The window of one host between two times.
 
     Args:
-        named: a window of the host without values.
-        samples: samples of the host in any order, also from before and after the window.
+        named: a window with only the host's name and its roles.
+        samples: samples of the host in any order, including samples from before and after the
+            window.
         start_s, end_s: the measured window [s since the epoch].
     """
     inside = sorted(
@@ -248,7 +251,7 @@ def host_windows(
         start_s, end_s: the measured window [s since the epoch].
         brokers: host → ids of the brokers on the host.
         generators: names of the hosts with tasks of the load.
-        of_brokers: names of the brokers' machines, which may differ from the keys of `brokers`.
+        of_brokers: names of the brokers' machines. They may differ from the keys of `brokers`.
     """
     tasks_on = set(generators)
     machines = {*brokers, *of_brokers}
@@ -267,7 +270,9 @@ def host_windows(
 
 
 def _throttled_shares(inside: Sequence[HostSample]) -> dict[int, float]:
-    """Broker id → share of its quota periods that stopped it, from the samples that show them."""
+    """Broker id → share of the quota periods in which the broker's CPU quota was used up. Only
+    samples that show quota periods count.
+    """
     found = {}
     for broker in _brokers_in(inside, readings.BROKER_QUOTA_PERIODS):
         reading = f"{readings.BROKER_QUOTA_PERIODS}:{broker}"
@@ -285,10 +290,11 @@ def _brokers_in(samples: Sequence[HostSample], reading: str) -> set[int]:
 
 
 def _of_disks(inside: Sequence[HostSample]) -> Span | None:
-    """The span of the samples that show the disks of log dirs, or None for fewer than two samples.
+    """The span of the samples that show the disks of log dirs, or None if fewer than two samples
+    show these disks.
 
-    Tasks on the brokers' machine take samples, too, which lack some kinds of disks, such as loop
-    devices. A span needs each counter in its first and its last sample.
+    Tasks on the brokers' machine also take samples. Their samples lack some kinds of disks, such as
+    loop devices. A span needs each counter in its first and its last sample.
     """
     known = samples_with_log_disks(inside)
     return None if known[-1].at_s <= known[0].at_s else Span(known)
@@ -362,7 +368,7 @@ class HostUse:
 
 
 def host_use_of(window: HostWindow) -> tuple[HostUse, ...]:
-    """The rows of the USE table for one host, or none for a host without samples."""
+    """The rows of the USE table for one host. A host without samples has no rows."""
     if window.start_s is None:
         return ()
     row = partial(HostUse, window.host)

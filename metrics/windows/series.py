@@ -42,7 +42,7 @@ SERIES = (
 
 
 UNWRITTEN = "Pages that no disk has [MB]"
-"""The title of the series of hosts: pages of files that are not written to a disk yet."""
+"""Title of the hosts' series with the pages of files that are not written to a disk yet."""
 NO_BROKER = -1
 
 
@@ -75,11 +75,11 @@ def series_points(
 ) -> list[SeriesPoint]:
     """The points of all `SERIES` of a trial, ordered by series, broker and time.
 
-    If a counter fell because the broker restarted, the point is left out.
+    If a counter fell because the broker restarted, the series has no point at this time.
 
     Args:
         samples: samples of any nodes in any order.
-        brokers: ids of the brokers. Samples of other nodes are left out.
+        brokers: ids of the brokers. Samples of other nodes do not count.
         start_s: start of the measured window [s since the epoch].
     """
     own: dict[int, list[BrokerSample]] = defaultdict(list)
@@ -101,7 +101,7 @@ def host_series_points(
 
     Args:
         samples: samples of any hosts in any order.
-        hosts: names of the brokers' hosts. Samples of other hosts are left out.
+        hosts: names of the brokers' hosts. Samples of other hosts do not count.
         start_s: start of the measured window [s since the epoch].
     """
     return [
@@ -112,7 +112,7 @@ def host_series_points(
 
 
 def _values(series: Series, samples: Sequence[BrokerSample]) -> Iterator[tuple[float, float]]:
-    """The (time [s since the epoch], value) of each sample that shows the reading.
+    """Pairs of a time [s since the epoch] and a value, for each sample that shows the reading.
 
     The value of a counter is its rate since the previous sample.
     """

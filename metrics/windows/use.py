@@ -1,8 +1,8 @@
 """The USE table of a broker: utilization, saturation and errors of each of its resources.
 
 Gregg describes the method (https://www.brendangregg.com/usemethod.html): for every resource,
-measure its utilization, the work that waited for it (saturation), and its errors. All values belong
-to one broker and one window. A value that the metrics do not show is None, never 0.
+measure the utilization, the saturation (work that waited for the resource) and the errors. All
+values belong to one broker and one window. A value that the metrics do not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ def _in_phase(window: BrokerWindow, phase: str) -> float | None:
 def busy_threads(window: BrokerWindow) -> float | None:
     """Lower bound of the mean number of busy request handlers [handlers].
 
-    The number follows from Little's law. This number may be too low, because Kafka cuts the times
-    of each request to whole milliseconds. So the busy fraction of the handlers is a second lower
-    bound.
+    The number follows from Little's law. The number may be too low, because Kafka cuts the times of
+    each request to whole milliseconds. So the handlers' busy fraction gives a second lower bound,
+    and the higher bound counts.
     """
     threads = _in_phase(window, "local_ms")
     idle = window.handler_idle
@@ -83,8 +83,8 @@ def busy_threads(window: BrokerWindow) -> float | None:
 def flush_share(window: BrokerWindow) -> float | None:
     """Share of the request handlers' busy time in log flushes [ratio].
 
-    Replica fetchers also flush, on separate threads. Their share of the flushes is assumed to equal
-    the share of the replicated bytes.
+    Replica fetchers also flush, on separate threads. The share of flushes by replica fetchers is
+    assumed to equal the share of replicated bytes in all bytes.
     """
     busy = busy_threads(window)
     if window.flush_threads is None or not busy:
@@ -104,7 +104,8 @@ def waiting_share(window: BrokerWindow) -> float | None:
 
 
 def produce_throttle_ms(window: BrokerWindow) -> float | None:
-    """Mean throttle time of produce requests [ms], or 0 if it is only a rounding error.
+    """Mean throttle time of produce requests [ms], or 0 if the measured time is only a rounding
+    error.
 
     Kafka counts whole milliseconds, and the product of a mean and its count has a relative error of
     some billionths. So a total of up to half a millisecond in the window is a rounding error.

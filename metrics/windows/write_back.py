@@ -1,9 +1,10 @@
-"""Write-back in a window: bytes received by brokers, bytes written by their disks, and the rest.
+"""Write-back in a window: bytes that brokers received, bytes that their disks wrote, and bytes that
+stayed in memory.
 
 Linux keeps written pages in memory until they are `vm.dirty_expire_centisecs` old, or until more
 than `vm.dirty_background_ratio` of the available memory is dirty. So a disk writes nothing in the
-first half minute of a load, and writes in surges after that. Therefore a window also has a span of
-settled write-back, which lasts at least `SETTLED_EXPIRIES` times the age at which pages are
+first half minute of a load. After that, the disk writes in surges. Therefore a window also has a
+span of settled write-back, which lasts at least `SETTLED_EXPIRIES` times the age at which pages are
 written. The longest span in which the disks wrote `WRITTEN_MIN` of the received bytes is chosen. If
 no span has this share, the span with the largest written share is chosen.
 """
@@ -38,7 +39,8 @@ POINTS_MAX = 500
 """Highest number of points of a window that the search for settled write-back uses."""
 
 _STACKED = ("dm-", "md")
-"""Begin of the names of devices that consist of other disks. The other disks count their bytes."""
+"""Prefixes of the names of devices that consist of other disks. The counters of the other disks
+contain the bytes of such a device."""
 _TAKEN = ("bytes_in", "replication_bytes_in")
 
 
@@ -52,15 +54,16 @@ class WriteBackWindow:
         duration_s: time between the first and the last sample [s].
         taken_bytes: bytes that the host's brokers received, from producers and as replicas [B].
         written_bytes: bytes that the host's disks wrote [B]. Only the disks of the log dirs count.
-            If these are unknown, all disks count, except devices that consist of other disks.
+            If the disks of the log dirs are unknown, all disks count, except devices that consist
+            of other disks.
         disks: names of the counted disks.
         disks_known: True if the counted disks are known to be the disks of the log dirs.
         dirty_bytes: highest size of the dirty pages of files in a sample [B].
         writeback_bytes: highest size of the pages being written to disks in a sample [B].
-        unwritten_start_bytes: size of the dirty pages and the pages being written, in the first
-            sample [B].
-        unwritten_end_bytes: size of the dirty pages and the pages being written, in the last sample
-            [B].
+        unwritten_start_bytes: size of the dirty pages and the pages being written to disks in the
+            first sample [B].
+        unwritten_end_bytes: size of the dirty pages and the pages being written to disks in the
+            last sample [B].
         unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
         dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
         dirty_expire_s: age at which the kernel writes a dirty page, according to
@@ -98,7 +101,9 @@ class WriteBackWindow:
 
     @property
     def absorbed_bytes(self) -> float | None:
-        """Bytes received in the window that no disk wrote, so that only memory has them [B]."""
+        """Bytes that the brokers received in the window and no disk wrote [B]. Only memory holds
+        these bytes.
+        """
         if self.taken_bytes is None or self.written_bytes is None:
             return None
         return max(0.0, self.taken_bytes - self.written_bytes)
@@ -112,7 +117,7 @@ class WriteBackWindow:
 
     @property
     def unwritten_share(self) -> float | None:
-        """Highest size of the unwritten pages over `dirty_limit_bytes` [ratio]."""
+        """Highest size of the unwritten pages, divided by `dirty_limit_bytes` [ratio]."""
         return over(self.unwritten_max_bytes, self.dirty_limit_bytes)
 
 
@@ -127,10 +132,10 @@ def unwritten_bytes(sample: HostSample) -> float | None:
 def dirty_limit_bytes(sample: HostSample) -> float | None:
     """The size of the dirty pages at which writers begin to wait for disks [B].
 
-    This size is the mean of the background limit and the limit (`dirty_freerun_ceiling` in Linux's
-    mm/page-writeback.c). The limit is vm.dirty_bytes, or vm.dirty_ratio of the available memory.
-    Linux's default is used if the host does not show these settings. node_exporter never shows
-    them.
+    This size is the mean of the background limit and the hard limit of dirty pages
+    (`dirty_freerun_ceiling` in Linux's mm/page-writeback.c). The hard limit is vm.dirty_bytes, or
+    vm.dirty_ratio of the available memory. Linux's default is used if the host does not show these
+    settings. node_exporter never shows them.
     """
     limit = _threshold(sample, readings.DIRTY_LIMIT_BYTES, readings.DIRTY_RATIO, DIRTY_RATIO)
     background = dirty_background_bytes(sample)
@@ -198,9 +203,11 @@ def write_back_windows(
 
 
 def samples_with_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
-    """The samples by time. If some samples show the disks of log dirs, only these samples.
+    """The samples by time. The samples that show the disks of log dirs, or all samples if none
+    shows them.
 
-    Tasks of the load that run on a broker's machine also take samples of it, without log dirs.
+    Tasks of the load on a broker's machine also take samples of the machine, but these samples do
+    not show the disks of log dirs.
     """
     found = sorted(samples, key=lambda each: each.at_s)
     return [each for each in found if parts_of(each.values, readings.LOG_DISK)] or found
@@ -245,7 +252,8 @@ def _window(
 
 
 Point = tuple[float, float, float]
-"""(time [s since the epoch], bytes received until then [B], bytes written until then [B])."""
+"""Tuples of a time [s since the epoch], the bytes received until this time [B], and the bytes
+written until this time [B]."""
 
 
 def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point] | None:
@@ -253,16 +261,16 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
     The longest span of at least `least_s` in which the disks wrote `WRITTEN_MIN` of the received
     bytes is chosen. If no span has this share, the span of at least `least_s` with the largest
-    written share is chosen. Surges of write-back do not distort the result. The best span begins
-    and ends with similarly few dirty pages, and no span has a larger share than the disks' speed
-    over the load.
+    written share is chosen. Surges of write-back do not distort the result. The chosen span begins
+    and ends with similarly few dirty pages. The written share of a span cannot exceed the disks'
+    speed divided by the load.
 
     Args:
         points: points of a window by time.
         least_s: minimum length of the span [s].
 
     Returns:
-        None if the points cover less than `least_s`.
+        The two points, or None if the points of the window cover less than `least_s`.
     """
     best: tuple[bool, float, Point, Point] | None = None
     points = points[:: 1 + len(points) // POINTS_MAX]
@@ -281,7 +289,7 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
     """The highest rate at which disks wrote over `FASTEST_S` [B/s], or None if the points cover
-    less than `FASTEST_S`. A full disk does not exceed this rate.
+    less than `FASTEST_S`. A disk at its limit does not exceed this rate.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):
@@ -295,7 +303,9 @@ def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
 
 
 def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
-    """The disks whose writes count, and whether they are known to be the disks of the log dirs."""
+    """The disks whose writes count, and True if these disks are known to be the disks of the log
+    dirs.
+    """
     with_logs = sorted(parts_of(sample.values, readings.LOG_DISK))
     if with_logs:
         return tuple(with_logs), True

@@ -29,7 +29,7 @@ _HEADERS = {
     "Content-Type": "application/x-www-form-urlencoded",
 }
 _UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, OverflowError)
-"""Errors that occur if an answer has an unexpected form."""
+"""Errors of Python that occur if an answer has an unexpected form."""
 _TIME_MAX_S = 1e11
 _TEXT_MAX = 300
 """Highest number of characters of an answer in a message."""
@@ -37,7 +37,7 @@ _TEXT_MAX = 300
 _OTHER_JSON = "the page is JSON of another API; expected the query API of a Prometheus server"
 
 Samples = Sequence[tuple[float, str]]
-"""(time [s since the epoch], number as text), oldest first."""
+"""Pairs of a time [s since the epoch] and a number as text, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,12 @@ class ServerApi:
         return self._series("query_range", {"query": expression, **span})
 
     def names(self, path: str, selector: str, from_s: float) -> list[str]:
-        """The names of all labels, or the values of one label, of the series since a time.
+        """The names of all labels of the series, or the values of one label. Only series with
+        samples since a given time count.
 
         Args:
-            path: `labels` for the names of labels, or `label/NAME/values` for the values of one.
+            path: `labels` for the names of labels, or `label/NAME/values` for the values of the
+                label NAME.
             selector: a selector in braces, or an empty text for all series.
             from_s: start of the time [s since the epoch].
 
@@ -184,7 +186,7 @@ class ServerApi:
 
 
 def _series_of(given: Any) -> ServerSeries:
-    """A series in an answer. One of the errors `_UNEXPECTED` is raised for any other value."""
+    """A series in an answer. For any other value, one of the errors `_UNEXPECTED` is raised."""
     labels = {str(name): str(value) for name, value in given["metric"].items()}
     samples = [
         (_time_of(at_s), str(number)) for at_s, number in given.get("values") or [given["value"]]

@@ -1,4 +1,6 @@
-"""The label that distinguishes the brokers in a server's series, and the broker of each value."""
+"""The label that distinguishes the brokers in a server's series, and the assignment of its values
+to brokers.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +20,16 @@ class BrokerLabel:
     """The assignment of a label's values to brokers.
 
     Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
-    the broker's advertised host. The value may have a port, and the host's name may have further
-    parts.
+    the broker's advertised host. The value may also contain a port, and the host's name may be
+    longer or shorter.
 
     Attributes:
         section: section of the cluster's file with these settings, for messages.
         name: name of the label.
         pattern: regular expression with one group, which is the broker id, or None.
         values: broker id → value of the label, or None.
-        is_shared: whether several brokers may have the same value, for example on one host.
+        is_shared: whether several brokers may have the same value, for example because they run on
+            one host.
     """
 
     section: str

@@ -1,13 +1,13 @@
-"""The latest scrapes of brokers or hosts by a Prometheus server, each with its time.
+"""The latest scrapes that a Prometheus server made of brokers or hosts, each with its time.
 
 One query with a range selector returns the samples of all targets with the times of their scrapes.
-Each scrape is delivered once, so an old number never becomes a new sample. A target without a
+Each scrape is delivered only once, so no old number counts as a new sample. A target without a
 scrape for `STALE_INTERVALS` gets an error instead.
 
 The module also converts an answer of a server into pages of exporters, one page for each scrape. A
 server adds labels to the series of a page, such as `job` and `instance`. The server's own series
 `up` has only the added labels. Without the added labels, a series has the text that the exporter
-gave it. So such a page is read like the page of an exporter.
+gave it. So the same code reads the pages of a server and the pages of an exporter.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class ServerPage:
 
     Attributes:
         at_s: time of the scrape on the server's clock [s since the epoch].
-        lines: (series without the labels that the server added, text of its number).
+        lines: pairs of a series, without the labels that the server added, and the text of its
+            number.
         is_up: whether the scrape succeeded.
     """
 
@@ -78,8 +79,8 @@ def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[Serve
 def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
     """The names of the labels that a server added to the series of one target.
 
-    The added labels are the labels of `up`. If `up` is not stored, the labels that all series have
-    count as added.
+    The added labels are the labels of `up`. If the server does not store `up`, the labels that all
+    series have in common count as added.
     """
     own = [each for each in series if each.labels.get(NAME) == UP] or series
     names = [frozenset(each.labels) for each in own]
@@ -89,7 +90,7 @@ def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
 def differing(series: Iterable[ServerSeries], added: Collection[str]) -> dict[str, list[str]]:
     """Added label → its values, for each label that has several values.
 
-    Several values mean that several targets appear as one broker.
+    If a label has several values, several targets appear as one broker.
     """
     values: dict[str, set[str]] = {label: set() for label in added}
     for each in series:
@@ -128,11 +129,14 @@ CLOCK_EVERY_S = 30.0
 STALE_INTERVALS = 3.0
 """Number of scrape intervals without a scrape after which a target is stale."""
 BACK_INTERVALS = 2.0
-"""Number of scrape intervals before a call in which missed scrapes are delivered late."""
+"""Scrapes that a call missed are delivered later if they are at most this number of scrape
+intervals old."""
 LOOK_BACK_S = 300.0
-"""Series of this time before `open` count as present on the server [s]."""
+"""A series counts as present on the server if it had a sample within this time before `open`
+[s]."""
 _OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
-"""Number of scrape intervals, and minimum time [s], before `open` whose pages are read."""
+"""`open` reads the pages of the last scrapes: of this number of scrape intervals, but at least of
+this time [s]."""
 _NAMED_MAX = 6
 _LAG_S = 0.2
 """Initial estimate of the time between a scrape and its appearance in queries [s]."""
@@ -163,9 +167,9 @@ class FeedTarget:
     """One target: the exporter of a broker, or of a host.
 
     Attributes:
-        value: the target's value of the label.
+        value: value of the label that distinguishes this target.
         brokers: ids of the target's brokers.
-        url: URL of the server and label of the target, for messages.
+        url: URL of the server with the label of the target, for messages.
         node_id: id of the target's first broker.
         interval_s: time between two scrapes [s].
         added: names of the labels that the server adds.
@@ -186,7 +190,9 @@ class FeedTarget:
     _polls: int = 0
 
     def poll(self, timeout_s: float) -> Poll:
-        """The page of the next scrape that `ServerFeed.open` read, the earliest first."""
+        """The page of the next scrape among the scrapes that `ServerFeed.open` read, the earliest
+        first.
+        """
         # If there is only one scrape, the second poll returns the same page again.
         if self._polls > len(self.pages):
             raise ScrapeError(
@@ -237,7 +243,7 @@ class ServerFeed:
     # --- opening ------------------------------------------------------------
 
     def open(self, is_wanted: Callable[[str], bool]) -> None:
-        """Find the targets, their scrape intervals, and the pages of their last scrapes.
+        """Find the targets and their scrape intervals, and read the pages of their last scrapes.
 
         Args:
             is_wanted: returns whether a series with a name may be a reading.
@@ -314,12 +320,16 @@ class ServerFeed:
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """Value of the label → recent series of the selected targets with some names."""
+        """Value of the label → recent series of the selected targets that have one of some
+        names.
+        """
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
 
     def _current(self, series: Sequence[ServerSeries]) -> list[ServerSeries]:
-        """The series that still get samples, or the series with the latest samples."""
+        """The series that still get samples. If no series gets samples, the series with the latest
+        samples.
+        """
         newest_s = max((each.samples[-1][0] for each in series), default=0.0)
 
         def is_current(each: ServerSeries) -> bool:
@@ -334,7 +344,7 @@ class ServerFeed:
         ]
 
     def _several(self, target: FeedTarget, series: Iterable[ServerSeries]) -> str:
-        """A sentence if several targets appear as one target, or an empty text."""
+        """A sentence if several targets appear as one target, or an empty text otherwise."""
         apart = differing(series, target.added)
         if not apart:
             return ""
@@ -400,8 +410,8 @@ class ServerFeed:
         """The scrapes of each target since the last call, with times on the driver's clock.
 
         The call waits until each target has a scrape that began after the call. If a target has no
-        such scrape in time, its last item has an error. If the last call ended more than a scrape
-        interval ago, only the last scrape is delivered.
+        such scrape in time, its last item has an error. If the previous call ended more than one
+        scrape interval ago, only the latest scrape is delivered.
         """
         called_s = self._clock()
         try:
@@ -424,7 +434,8 @@ class ServerFeed:
         Args:
             target: the target.
             rules: readings of the target's series.
-            span: (first time [s since the epoch], last time [s since the epoch], step [s]).
+            span: a tuple of the first time [s since the epoch], the last time [s since the epoch],
+                and the step [s].
 
         Raises:
             ScrapeError: the server does not answer.

@@ -16,7 +16,7 @@ from metrics.sources.server.feed import ServerFeed
 from metrics.sources.source import Endpoint, NodeInfo
 
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
-"""Reading → the reading that newer releases show instead of it."""
+"""Name of a reading → name of the reading that newer releases show in its place."""
 _AGENT = ("jvm_", "process_")
 """First characters of the names of the JVM's series, which the exporter adds."""
 
@@ -26,7 +26,7 @@ class PrometheusServerSource(PrometheusSource):
 
     Args:
         feed: the server, with the targets to read.
-        rules: readings of the exporters' series, or None to choose the series.
+        rules: rule set for the exporters' series, or None to choose the series automatically.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
     """
 
@@ -75,7 +75,8 @@ class PrometheusServerSource(PrometheusSource):
     def history(
         self, reading: str, from_s: float, to_s: float, step_s: float
     ) -> dict[int, list[tuple[float, float]]]:
-        """Broker id → (time [s since the epoch], value) of a reading in the past, oldest first.
+        """Broker id → pairs of a time [s since the epoch] and the reading's value at this time,
+        oldest first.
 
         The values of a counter are its counts, not its rates. A step without a scrape has no value.
         If a reading has several parts, such as one for each garbage collector, the value is their
