@@ -1,8 +1,8 @@
 """A typed admin client of a cluster, on top of kafka-python's protocol classes.
 
 Requests go through kafka-python's connection manager. The admin methods of kafka-python are not
-used, because the caller cannot choose the broker. These methods also fail on answers that Kafka's
-protocol allows, for example on a number that is not in kafka-python's enumerations.
+used, because the caller cannot choose the broker. The methods of kafka-python also fail on answers
+that Kafka's protocol allows, for example on a number that is not in kafka-python's enumerations.
 """
 
 from __future__ import annotations
@@ -219,8 +219,8 @@ class KafkaAdmin:
     def describe_cluster(self) -> ClusterInfo:
         """The brokers that serve clients, and the ids of the fenced brokers.
 
-        Before Kafka 2.8 brokers do not support this request. The list of brokers then comes from
-        the metadata.
+        Before Kafka 2.8 brokers do not support this request, so the metadata supply the list of
+        brokers.
         """
         answer = self.ask("describe the cluster", self._described_cluster)
         brokers = sorted(answer.brokers, key=_id_of)
@@ -285,8 +285,8 @@ class KafkaAdmin:
     ) -> list[DescribedTopic]:
         """The metadata of topics; the request creates no topic (see auto.create.topics.enable).
 
-        The result has no dictionaries of kafka-python, because decoding them takes three times as
-        long, and a cluster may have tens of thousands of partitions.
+        The function does not use kafka-python's dictionaries, because decoding into dictionaries
+        takes three times as long. A cluster may have tens of thousands of partitions.
 
         Args:
             what: a verb phrase for messages.
@@ -660,9 +660,9 @@ class KafkaAdmin:
         """Send a request, and return the broker's answer.
 
         Args:
-            broker_id: the broker that receives the request; None for any broker. With None, a
-                second broker receives the request if the first one does not answer within
-                `QUERY_TIMEOUT_MS`.
+            broker_id: the broker that receives the request; None for any broker. If `broker_id` is
+                None and a broker does not answer within `QUERY_TIMEOUT_MS`, another broker receives
+                the request.
             timeout_ms: deadline for the answer [ms]; None for the client's default.
         """
         manager = self.client._manager
@@ -806,7 +806,7 @@ def _id_of(broker: Any) -> int:
 
 
 def _is_default(source: int) -> bool | None:
-    """Whether a ConfigSource of Kafka's protocol is the default; None for an unknown source."""
+    """Whether a property's source (ConfigSource) is Kafka's default; None if it is unknown."""
     return source == _DEFAULT_SOURCE if source in _SOURCES else None
 
 
@@ -875,7 +875,7 @@ def fetch_request(
 
     Args:
         places: (topic, partition) → the first offset to read, and the largest size of the data [B].
-        bytes_max: largest size of the answer [B], except that a single batch may be larger.
+        bytes_max: largest size of the answer [B]; the first batch may be larger.
     """
     kind, wanted = FetchRequest.FetchTopic, dict[str, list[Any]]()
     for (topic, number), (at, size) in places.items():

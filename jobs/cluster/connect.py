@@ -44,12 +44,12 @@ def connect(
 ) -> KafkaAdmin:
     """Connect an admin client to a cluster and check that every broker can be reached.
 
-    If `cluster_id` is given, the function first logs in to only one address and compares the
-    cluster's id. Then it connects to the other brokers. The comparison requires a login, because a
-    listener with authentication answers no request before the login.
+    If `cluster_id` is given, the function logs in to one address and compares the cluster's id
+    before it connects to other brokers. The comparison requires a login, because a listener with
+    authentication answers no request before the login.
 
     Args:
-        bootstrap_servers: addresses as host:port; one of them must answer.
+        bootstrap_servers: addresses as host:port; at least one address must answer.
         client_kwargs: connection options of kafka-python, from `Security.client_kwargs`.
         cluster: name of the cluster, for messages.
         timeout_s: deadline for finding the cluster [s].

@@ -61,7 +61,7 @@ class LogDir:
 
     @property
     def volume(self) -> tuple[int, int, int]:
-        """A key of the volume: equal for all directories of a broker on one volume."""
+        """A key that is equal for all directories of a broker on the same volume."""
         return self.broker_id, self.total_bytes, self.usable_bytes
 
     @property
@@ -175,8 +175,8 @@ class ClusterHealth:
         without a path and without sizes.
 
         Args:
-            topics: topics whose replicas are counted in each directory. The brokers list only these
-                replicas, because other topics may have thousands.
+            topics: topics whose replicas are counted in each directory. The replicas of other
+                topics are not requested, because there may be thousands.
 
         Raises:
             AdminError: a broker does not answer.
@@ -230,8 +230,8 @@ class ClusterHealth:
     def hidden_topics(self) -> frozenset[str] | None:
         """The brokers' topics that this user may not describe.
 
-        Only `BROKERS_QUERIED` brokers are queried. These are enough: if the user may not describe
-        other users' topics, such topics are hidden on every broker.
+        Only `BROKERS_QUERIED` brokers are queried. A few brokers are enough, because other users'
+        topics are hidden on every broker if the user lacks the permission.
 
         Returns:
             None if this user may not read the brokers' log directories.

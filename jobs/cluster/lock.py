@@ -166,7 +166,7 @@ class ClusterLock:
         holder: description of the holder for other runs; if empty, other runs show the client id.
 
     Attributes:
-        lost: a sentence once another run has taken the lock from this run; None before.
+        lost: a sentence if another run has taken the lock from this run; None otherwise.
         doubt: a sentence if the lock could not be confirmed for longer than its session; None
             otherwise.
     """
@@ -216,9 +216,9 @@ class ClusterLock:
         self._require_unrefused()
         if not self._settled.is_set():
             raise TryLaterError(
-                f"the lock of the cluster, membership of the consumer group "
-                f"{self._group.name}, could not be "
-                f"taken within {timeout_s:.0f} s ({self._trouble or 'its coordinator is silent'}); "
+                f"the cluster's lock (membership of the consumer group {self._group.name}) could "
+                f"not be taken within {timeout_s:.0f} s "
+                f"({self._trouble or 'its coordinator is silent'}); "
                 "expected brokers that serve consumer groups; check the leaders of "
                 "__consumer_offsets, or run with --no-lock if no other run loads the cluster"
             )

@@ -30,7 +30,8 @@ DELETE_DELAY = "log.segment.delete.delay.ms"
 LAG_PROPERTY = "replica.lag.time.max.ms"
 LAG_CHECKS = 1.5
 """Longest time until brokers remove a lagging follower from the ISR, as a multiple of
-replica.lag.time.max.ms. Brokers check followers at intervals of half of that property."""
+replica.lag.time.max.ms. Brokers check followers at intervals of half of replica.lag.time.max.ms.
+"""
 
 
 @dataclass

@@ -1,8 +1,8 @@
 """The permissions of a user for the topics, groups and transactional ids of a run.
 
 The module reads the permissions before the run creates anything. Brokers check the ACLs of a
-request before they look up its topic. If the topic does not exist, the answer to a request is
-therefore *not permitted* or *unknown*, and the request changes nothing.
+request before they look up its topic. If the topic does not exist, the answer to a request is *not
+permitted* or *unknown*, and the request changes nothing.
 
 If no metric shows throttling, the module also reads the quotas that may throttle a run's producers.
 """
@@ -72,7 +72,7 @@ class Permission:
     topic: str = ""
 
     def needed(self, prefix: str) -> str:
-        """A noun phrase for the ACL, on the topic or on names with this prefix."""
+        """A noun phrase for the ACL, with the ACL's topic or the prefix of names."""
         return f"the ACL {self.acl} {self.topic or f'with the prefix {prefix}'}"
 
 
@@ -150,7 +150,7 @@ def _delete(topic: str) -> Query:
     """A request to delete records; the request requires the ACL Delete, like the deletion of a
     topic.
 
-    A request to delete a topic does not show the permission, because brokers check its ACL only if
+    A request to delete a topic does not show the permission, because brokers check the ACL only if
     the topic exists.
     """
     kind = DeleteRecordsRequest.DeleteRecordsTopic
@@ -275,8 +275,8 @@ def require_throttling_seen(
     throttling.
 
     Raises:
-        ConfigError: the brokers' metrics have no throttle times, producers with acks=0 receive no
-            answers with throttle times, and a quota may apply or the quotas cannot be read.
+        ConfigError: no measured value would show throttling, and a quota may apply to the producers
+            or the quotas are unknown.
     """
     if not is_throttling_unseen(workload, nodes):
         return

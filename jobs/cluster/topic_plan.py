@@ -111,8 +111,8 @@ def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list
     """The number of followers in each rack for one turn, beginning with the leader's rack.
 
     Args:
-        extra_turn: the first rack that gets an additional replica. The second result is the value
-            for the next turn.
+        extra_turn: the first rack that gets an additional replica. The second result is
+            `extra_turn` for the next turn.
     """
     whole, rest = divmod(replicas, racks)
     wanted = [max(0, whole - 1), *[whole] * (racks - 1)]

@@ -81,7 +81,7 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 
 
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
-    """The number of partitions that each topic should have next; `per_topic` to add none.
+    """The number of partitions that each topic should have next; `per_topic` if it is enough.
 
     The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. More
     partitions make a random placement more even; a round-robin placement is even at once.
@@ -203,7 +203,9 @@ class TopicSet:
 
     @property
     def leaders(self) -> tuple[int, ...]:
-        """Ids of the brokers that lead partition 0, 1, 2, … of the consecutive numbers."""
+        """Ids of the leaders of all partitions, in the order of the partitions' consecutive
+        numbers.
+        """
         return tuple(leader_of(each, self.offline) for each in self.replicas.values())
 
     @property

@@ -274,7 +274,7 @@ class _Properties:
         yield self._needed("password_from", "sasl.password", "password", jaas)
 
     def _needed(self, key: str, name: str, option: str, jaas: Mapping[str, str]) -> tuple[str, str]:
-        """(Key, reference to a property or to an option of sasl.jaas.config)."""
+        """A key, and the reference to its property or to an option of sasl.jaas.config."""
         found = name if name in self._given else option
         if found == option and option not in jaas and key not in self._own:
             raise self._unsupported(

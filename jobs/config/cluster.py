@@ -219,7 +219,7 @@ class Cluster(ConfigModel):
         """Whether the run is the only user of the brokers.
 
         Such a run needs no guards for other users, no consent to a load, and no check of
-        permissions, and its secrets are valid only during the run.
+        permissions. The secrets of such a run are valid only during the run.
         """
         return self.starts_brokers
 
@@ -315,9 +315,9 @@ class Cluster(ConfigModel):
                 what = f"{' and '.join(given)} are both given" if given else "jmx is missing"
                 raise ValueError(
                     f"{what}; expected one source of the brokers' metrics, which judge the trials; "
-                    "start the brokers with JMX_PORT and add `jmx: {port: 9999}` with that port, "
-                    "or add their exporters as metrics.prometheus, or set metrics.client_only: "
-                    "true, or name the source of an installed package in metrics.extension"
+                    "set one of these keys: jmx, such as {port: 9999} for brokers with "
+                    "JMX_PORT=9999; metrics.prometheus for exporters; metrics.client_only: true; "
+                    "metrics.extension for an installed package"
                 )
             return
         own = (

@@ -33,8 +33,8 @@ class GuardLimits(ConfigModel):
 
     Attributes:
         stop_topic: name of a topic that stops the run while the topic exists. Operators who can
-            create topics can thus end the load without access to the driver. In `redline-stop`,
-            the cluster's `name_prefix` replaces `redline-`.
+            create topics can thus end the load without access to the driver. In the name
+            `redline-stop`, the cluster's `name_prefix` replaces `redline-`.
         other_topics: whether the run stops if a topic that it did not create becomes
             under-replicated.
         disk_free_bytes_min: space that must stay free in every log directory [B]; 0 for no limit.
@@ -60,9 +60,10 @@ class GuardLimits(ConfigModel):
             [B].
         connections_per_broker_max: largest number of connections to each broker from a trial's
             producers and group members.
-        fail_closed: whether a load is refused, instead of a warning, if one of these is missing on
-            a cluster that may have other users: canaries, the topic that stops runs, the list of
-            all topics, the metrics of harm to other clients, or the cluster's lock.
+        fail_closed: whether a missing safeguard refuses a load on a cluster that may have other
+            users; otherwise the run only warns. The safeguards are canaries, the topic that stops
+            runs, the list of all topics, the metrics of harm to other clients, and the cluster's
+            lock.
 
     Null turns a guard off, also a guard with a default. A guard without a default is off unless it
     is given. The disk limits require Kafka 3.3 or later.
@@ -208,8 +209,8 @@ class Search(ConfigModel):
             wider interval is measured further; if the interval stays wider, the limit is doubtful.
             1 turns this check off. The default is four times `resolution`.
         overload_max_s: time after which a trial with a certain overload ends [s]. If warm-up and
-            window would last longer, the window begins during the warm-up. The setting does not
-            apply to trials of full length.
+            window would last longer, the window begins during the warm-up. `overload_max_s` does
+            not apply to trials of full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
             3).
         accept_lower_bound: whether a lower bound is an answer for a message size (exit code 0);

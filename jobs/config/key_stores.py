@@ -298,7 +298,9 @@ def _read_jks(data: bytes, password: str | None, key_password: str | None) -> St
 
 
 def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
-    """Yield (has a key, protected key, certificates as PEM) for each entry of a JKS store."""
+    """Yield, for each entry of a JKS store, whether it has a key, its protected key, and its
+    certificates as PEM.
+    """
     data.take(4)
     version, count = data.number(), data.number()
     if version not in (1, 2):

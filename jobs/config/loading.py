@@ -505,7 +505,7 @@ def available(kind: str) -> tuple[str, ...]:
 
 
 def describe(config: Any) -> dict[str, Any]:
-    """Path → value of the keys of a configuration, for tables, such as `producer.linger_ms` → 10.
+    """Path of each key → value of the key, for tables; for example `producer.linger_ms` → 10.
 
     A map with keys of the user's choice stays one value. Keys without a value are left out.
     References to environment variables in a cluster's file stay references.

@@ -95,7 +95,9 @@ class CleanupReport:
 
 
 def root_lock(root: Path) -> FileLock:
-    """The lock for creating and cleaning up testbeds, so that no new testbed is deleted."""
+    """The lock for the creation and the cleanup of testbeds; a cleanup never runs during a
+    creation.
+    """
     root.mkdir(parents=True, exist_ok=True)
     return FileLock(root / LOCK_FILE)
 

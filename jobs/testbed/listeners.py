@@ -4,8 +4,9 @@ Brokers and the supervisor always use the plain listener, so that a secured test
 replicates and is monitored like any other testbed.
 
 The keys, certificates and users of a secured testbed are created at its start and deleted at its
-end. These credentials protect only a testbed on the loopback interface. They are nevertheless
-handled like secrets: only the owner can read the files, and no command line contains a credential.
+end. These credentials protect only a testbed on the loopback interface. The credentials are
+nevertheless handled like secrets: only the owner can read the files, and no command line contains a
+credential.
 """
 
 from __future__ import annotations

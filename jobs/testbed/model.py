@@ -1,4 +1,4 @@
-"""The specification, the state and the errors of a testbed; JSON files hold the first two.
+"""The specification and the state of a testbed as data for JSON files, and the testbed's errors.
 
 The processes of the launcher, of the supervisor and of `redline testbed` share these data.
 

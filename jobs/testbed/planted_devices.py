@@ -73,7 +73,7 @@ class DeviceError(Exception):
 
 
 def planted_disk_problem(disk: PlantedDisk) -> str | None:
-    """The reason why this user cannot create a planted disk on this machine; None without one."""
+    """The reason why this user cannot create a planted disk here; None if there is no reason."""
     if sys.platform != "linux":
         lacking = ["no Linux"]
     elif os.geteuid() != 0:
@@ -336,7 +336,7 @@ class LinkAddresses:
 
 
 def link_problem(link: Link) -> str | None:
-    """The reason why this user cannot create the link on this machine; None without one."""
+    """The reason why this user cannot create the link here; None if there is no reason."""
     wanted = {"ip": True, "tc": link.rate is not None}
     lacking = [f"no {name} of iproute2" for name, is_wanted in wanted.items()
                if is_wanted and shutil.which(name) is None]  # fmt: skip
