@@ -355,7 +355,7 @@ class LockGroup:
         return self._generation is not None
 
     def holder(self) -> str | None:
-        """The description of the group's members; None without members."""
+        """The description of the group's members; None if the group has no members."""
         request = DescribeGroupsRequest(groups=[self.name], max_version=_DESCRIBE)
         return _members_in(self._ask(request, lambda answer: answer.groups[0].error_code))
 

@@ -1,7 +1,7 @@
 """The permissions of a user for the topics, groups and transactional ids of a run.
 
 The module reads the permissions before the run creates anything. Brokers check the ACLs of a
-request before they look up its topic. If the topic does not exist, the answer to a request is *not
+request before they look up the topic. If the topic does not exist, the answer to a request is *not
 permitted* or *unknown*, and the request changes nothing.
 
 If no metric shows throttling, the module also reads the quotas that may throttle a run's producers.

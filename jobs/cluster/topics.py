@@ -91,7 +91,8 @@ class Topics:
     Attributes:
         mark: the topic property that shows which run created the topics; empty if the cluster
             refuses the property.
-        offline: brokers that are offline on purpose; they also have replicas.
+        offline: brokers that are offline on purpose; new topics also have replicas on these
+            brokers.
     """
 
     def __init__(  # noqa: PLR0913 - what a run knows of its cluster
@@ -351,9 +352,9 @@ class Topics:
         """Restore the planned leaders, and check that all replicas are in sync.
 
         The check elects the preferred leaders of topics that the run created, and waits at most
-        `deadline_s` [s] until replicas catch up, for example after an overload. It does not wait if
-        another user moved replicas to other brokers. If the topics are not healthy, the check
-        raises no error; the report is not `ok`, and the next trial is INVALID.
+        `deadline_s` [s] until replicas catch up, for example after an overload. The check does not
+        wait if another user moved replicas to other brokers. If the topics are not healthy, the
+        check raises no error; the report is not `ok`, and the next trial is INVALID.
         """
         began = self._clock()
         trouble, elected_at = "", float("-inf")

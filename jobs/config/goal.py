@@ -65,8 +65,8 @@ class GuardLimits(ConfigModel):
             runs, the list of all topics, the metrics of harm to other clients, and the cluster's
             lock.
 
-    Null turns a guard off, also a guard with a default. A guard without a default is off unless it
-    is given. The disk limits require Kafka 3.3 or later.
+    Null turns a guard off, even if the guard has a default. A guard without a default is off unless
+    it is given. The disk limits require Kafka 3.3 or later.
     """
 
     stop_topic: Name | None = "redline-stop"

@@ -49,7 +49,7 @@ _KINDS = {
 }
 """Class name of a provider of Kafka → type of the provider."""
 _USUAL = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
-"""Name of a provider → its type, without a declaration in `config.providers`."""
+"""Provider that requires no declaration in `config.providers` → type of the provider."""
 
 
 def resolved(text: str, given: Mapping[str, str]) -> str:
@@ -298,8 +298,8 @@ def _read_jks(data: bytes, password: str | None, key_password: str | None) -> St
 
 
 def _entries(data: _Bytes) -> Iterator[tuple[bool, bytes, str]]:
-    """Yield, for each entry of a JKS store, whether it has a key, its protected key, and its
-    certificates as PEM.
+    """Yield three values for each entry of a JKS store: whether the entry has a key, the protected
+    key, and the certificates as PEM.
     """
     data.take(4)
     version, count = data.number(), data.number()

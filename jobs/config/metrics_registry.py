@@ -101,7 +101,7 @@ class SourceSection(ConfigModel):
     suits_testbed: ClassVar[bool] = False
 
     def require_usable(self, hosts: Mapping[int, str]) -> None:
-        """Check the section without a connection.
+        """Check the section; open no connection.
 
         Args:
             hosts: broker id → advertised host.
@@ -272,7 +272,7 @@ class SecuredSection(AddressedSection):
         return "password" if self.password_from is not None and not self.tls else None
 
     def user_and_password(self) -> tuple[str, str] | None:
-        """The user and the password, read from their references; None without a password.
+        """The user and the password, read from their references; None if no password is configured.
 
         Raises:
             ConfigError: a secret is missing.

@@ -126,8 +126,8 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
     """The section `consumers`: one group for each subscription, with the consumers of all topics.
 
     The benchmark has one group for each topic and each subscription. Here one group reads all
-    topics. It has the members of all the benchmark's groups of the subscription, so that the number
-    of consumers and the bytes read are equal.
+    topics. This group has the members of all the benchmark's groups of the subscription, so that
+    the number of consumers and the bytes read are equal.
     """
     subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
     each = min(read.whole("consumerPerSubscription", 0, 0), partitions)

@@ -20,7 +20,7 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX, Payload
 MIX = "mix"
 _SECTIONS = ("producer", "payload", "topic", "consumers")
 OF_PARTS = ("message_bytes", "np", *_SECTIONS)
-"""Keys of a workload that each part of a mix has, instead of the workload."""
+"""Keys that a mix has in each of its parts, and not at the top level of the workload."""
 
 PartName = Annotated[
     str,

@@ -287,7 +287,7 @@ def round_trip_s(namespace: str, host: str, port: int) -> float:
 
 
 def read_counts(counts: Path) -> dict[str, PacketCounts]:
-    """Direction (`to_brokers` or `to_generator`) → packet counts; empty without a file."""
+    """Direction (`to_brokers` or `to_generator`) → packet counts; empty if the file is missing."""
     try:
         counted = json.loads(counts.read_text(encoding="utf-8"))
     except (OSError, ValueError):  # no counts were written yet, or the testbed is ending

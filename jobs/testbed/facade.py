@@ -62,7 +62,8 @@ def check_kafka(options: TestbedOptions) -> str:
 
 
 def check_link(options: TestbedOptions) -> str | None:
-    """Check that the link can be created, and return a phrase for the link; None without a link.
+    """Check that the link can be created, and return a phrase for the link; None if there is no
+    link.
 
     Raises:
         ConfigError: this machine cannot create the link.
@@ -75,7 +76,8 @@ def check_link(options: TestbedOptions) -> str | None:
 
 
 def check_disk(options: TestbedOptions) -> str | None:
-    """Check that the disks can be created, and return a phrase for them; None without disks.
+    """Check that the disks can be created, and return a phrase for the disks; None if there are
+    none.
 
     Raises:
         ConfigError: this machine cannot create the disks.

@@ -72,7 +72,7 @@ _HANDLER_MS = Number(0, 1_000, "milliseconds")
 
 
 def _as_handler_ms(value: Any) -> Any:
-    """One time for all brokers, or broker id → time, also from a text such as `1: 5, 2: 9.5`."""
+    """A time for all brokers, or broker id → time; a text such as `1: 5, 2: 9.5` is accepted."""
     given = _times_of(value) if isinstance(value, str) else value
     if isinstance(given, Mapping):
         ids = all(isinstance(each, int) and not isinstance(each, bool) for each in given)

@@ -42,7 +42,7 @@ class StopRequestedError(Exception):
 
     Attributes:
         is_hasty: True if the brokers are killed at once.
-        reason: the owner's failure, so that the logs are kept; empty without a failure.
+        reason: the failure of the owner, which keeps the logs; empty without a failure.
     """
 
     def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:
