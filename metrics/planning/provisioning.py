@@ -208,12 +208,13 @@ class Demand:
             if value < 0 or (name != "growth" and value >= 1):
                 raise ConfigError(
                     f"{name} is {value:g}; expected a ratio from 0 to below 1, such as 0.2 for "
-                    "20 % (growth may be more); correct it"
+                    f"20 % (only growth can be 1 or more); correct {name}"
                 )
         if self.mb_per_s <= 0 or self.message_bytes < 1 or self.replication_factor < 1:
             raise ConfigError(
                 f"the demand is {self.mb_per_s:g} MB/s in messages of {self.message_bytes} B with "
-                f"{self.replication_factor} replicas; expected more than 0 of each; correct it"
+                f"{self.replication_factor} replicas; expected values above 0; correct "
+                "the demand"
             )
         if (self.retention_hours is None) != (self.disk_gb is None):
             raise ConfigError(
@@ -350,7 +351,7 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         said.append(
             "the link is assumed to carry full batches of 16 kB without compression, with the "
             "headers of records, batches, requests, TCP, IP and Ethernet, at up to 100 % use; "
-            "smaller batches need more"
+            "smaller batches need more bandwidth"
         )
     if demand.retention_hours is not None and demand.disk_gb is not None:
         replicas = weighted(demand, lambda each: each.replication_factor)
@@ -362,9 +363,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
         said.append(_between_zones(demand, needed))
     if at_size.parts:
         said.append(
-            "the parts keep their proportions of the payload "
-            f"({proportions(at_size.parts)}), and as many partitions on each broker as "
-            "measured; to check other proportions, search along scale.PART"
+            "the parts are assumed to keep their measured shares of the payload "
+            f"({proportions(at_size.parts)}) and their number of partitions per broker; "
+            "to check other proportions, search along scale.PART"
         )
     doubt = at_size.doubt and f"the limit is doubtful: {at_size.doubt}; measure it again"
     bought = _bought_for(at_size, usable, limit, for_limit) if usable < limit else ""

@@ -49,7 +49,8 @@ class AnswerKind(str, Enum):
 
 
 CONFIDENCE_LEAST = 0.5
-"""Minimum probability of a bracket; below it, a limit without an interval is doubtful [ratio]."""
+"""A limit without an interval is doubtful if the probability of its bracket is below this value
+[ratio]."""
 
 
 @dataclass(frozen=True)
@@ -95,11 +96,12 @@ class Boundary:
         limited_by: the limiting resource, according to most of the overloads near the limit; None
             without an overload.
         trials: number of trials at this message size, including INVALID trials.
-        mps_overloaded: messages per second at `np_overloaded`, or None [1/s].
-        gave_up: reason why the search ended before the bracket was closed, or None.
+        mps_overloaded: messages per second at `np_overloaded`; None if no load was overloaded
+            [1/s].
+        gave_up: reason why the search ended before the bracket was closed; None if it was closed.
         evidence: evidence of `limited_by`, with the use of the other resources.
-        confidence: probability that the limit is inside of the bracket, according to the search, or
-            None [ratio].
+        confidence: probability that the limit is inside the bracket, according to the search; None
+            if the search does not estimate this probability [ratio].
         notes: remarks for readers of the answer, for example about outvoted trials.
         goal: name of the goal, which defines when a load is sustained.
         axis: the axis of the search; on other axes than `np`, the number of producers is fixed.
@@ -107,11 +109,11 @@ class Boundary:
             on the axis np.
         load_overloaded: overloaded side of the bracket on the axis of the search; equals
             np_overloaded on the axis np.
-        np_planted: the planted limit of a testbed, see `metrics.planning.planted`; None for other
-            brokers [producers].
-        load_low: lower end of the limit's 90 % interval on the axis; None without an interval
+        np_planted: the planted limit of a testbed, see `metrics.planning.planted`; None if the
+            brokers have no planted limit [producers].
+        load_low: lower end of the limit's 90 % interval on the axis; None if there is no interval
             [load].
-        load_high: upper end of the limit's 90 % interval on the axis; None without an interval
+        load_high: upper end of the limit's 90 % interval on the axis; None if there is no interval
             [load].
         interval_max: widest interval that the goal accepts, as 1 - low/high; None if the goal
             accepts every interval [ratio].
@@ -123,13 +125,14 @@ class Boundary:
             heap and mapped files; None if hosts do not report it [B].
         page_cache_bytes: largest page cache of a broker's host in this trial; None if hosts do not
             report it [B].
-        confirmed_s: time under load of a successful hold at the limit (`search.confirm_s`); None
-            without a hold [s].
+        confirmed_s: time under load of a successful hold at the limit (`search.confirm_s`); None if
+            there was no hold [s].
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         pattern: options of the traffic pattern without load and message size, by their columns in
             the table `trials`; empty in rows of older versions.
-        load_estimate: best estimate of the limit on the axis, the median of its probability; None
-            without an interval and in rows of older versions [load].
+        load_estimate: best estimate of the limit on the axis, which is the median of its
+            probability distribution; None if there is no interval, and in rows of older versions
+            [load].
         proven_s: length of the longest window in which the sustained load was sustained; None if
             there is none [s].
         proven_bytes: bytes that the brokers received in this window, replicas included; None if not
@@ -139,15 +142,15 @@ class Boundary:
         memory_bytes: bytes of this window that stayed in memory, because no disk wrote them [B].
         memory_full_s: time from the start of the window until the memory of a host is full at this
             rate; None if memory does not fill or if the time is not known [s].
-        proof_note: why the load is not proven on disk, and which disks count if the disks of log
-            dirs are not known; empty without such a remark.
+        proof_note: the reason why the load is not proven on disk, and the disks that are counted if
+            the disks of log dirs are not known; empty if no remark is needed.
         steady_load: highest load on the axis that is proven on disk, by a window of this message
             size or of another size with at least as many received bytes; None if there is none
             [load].
         steady_mb_per_s: payload rate of `steady_load`, whole cluster; None if there is none [MB/s].
         steady_s: length of the window that proves `steady_load` [s].
         steady_bytes: bytes that the brokers received in this window, replicas included [B].
-        steady_note: the basis of the steady limit, or why there is none.
+        steady_note: the basis of the steady limit, or the reason why there is no steady limit.
         changed: changes of the limit during the measurement, one sentence each, oldest first; the
             limit is valid after the last change.
         failed_after_s: time under load after which the sustained load was overloaded, because
@@ -155,8 +158,8 @@ class Boundary:
         parts: the parts of a mix at the sustained load; empty for other traffic.
         scale_planted: the planted limit of a testbed as a scale; None for other brokers and other
             axes [ratio].
-        lasted: True if the sustained load lasted in a hold; None without a hold, or if the hold
-            does not show it.
+        lasted: True if the sustained load lasted in a hold; None if there was no hold or if the
+            hold does not show this.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -224,7 +227,7 @@ class Boundary:
     @column
     def answer_load(self) -> float:
         """The main result: the sustained load on the axis, or the steady load if the sustained load
-        did not last; 0 if there is none [load].
+        did not last; 0 if no load was sustained [load].
         """
         return float(self.lasting.loads[0])
 
@@ -364,7 +367,7 @@ class Boundary:
 
     @property
     def interval(self) -> Interval | None:
-        """The limit's 90 % interval on the axis of the search; None without an interval."""
+        """The limit's 90 % interval on the axis of the search; None if there is no interval."""
         if self.load_low is None or self.load_high is None:
             return None
         return Interval(self.load_low, self.load_high, self.load_estimate)
@@ -413,7 +416,9 @@ class Boundary:
 
     @property
     def relative_width(self) -> float | None:
-        """The bracket's width: 1 - sustained/overloaded load [ratio]; None without an overload."""
+        """The bracket's width: 1 - sustained/overloaded load [ratio]; None if no load was
+        overloaded.
+        """
         low, high = self.loads
         return None if high is None else Bracket(low, high).relative_width
 

@@ -96,63 +96,63 @@ class ProducerOptions:
     """Options of a producer, with Kafka's names and underscores in place of dots.
 
     Attributes:
-        client: the client that sends: `wire`, the engine's own client, which encodes batches before
-            the trial; or a client library, which needs 5 to 100 times the CPU time
-            (docs/evidence/benchmarks.md).
+        client: the client that sends. `wire` is the engine's own client, which encodes batches
+            before the trial. The other values are client libraries, which need 5 to 100 times the
+            CPU time (docs/evidence/benchmarks.md).
         rate: `unlimited` for a closed loop, in which each producer sends as fast as brokers
             acknowledge (docs/traffic.md#closed-loop). Exactly one of `rate`, `rate_bytes_per_s` and
             `rate_records_per_s` is set.
         rate_bytes_per_s: payload rate that a producer offers [B/s].
         rate_records_per_s: rate of records that a producer offers [1/s].
-        acks: acknowledgements that a producer waits for; -1 means all.
-        linger_ms: time that an unfilled batch waits for more records.
-        batch_size: maximum size of a batch with several records; a batch with a single record may
-            be larger [B].
+        acks: number of acknowledgements that a producer waits for: 0, 1 or all; -1 means all.
+        linger_ms: time that a batch waits for more records if it is not full.
+        batch_size: maximum size of a batch with several records; only a batch with a single record
+            can be larger [B].
         max_in_flight: highest number of unacknowledged requests per connection.
-        buffer_memory: total size of full batches that can wait for a slow broker; a producer with
-            more batches blocks, like Kafka's producer, and falls behind its schedule [B].
-        max_request_size: maximum size of a produce request with several batches; a request with a
-            single batch may be larger [B].
+        buffer_memory: total size of full batches that can wait for a slow broker. If there are more
+            batches, the producer blocks, like Kafka's producer, and falls behind its schedule [B].
+        max_request_size: maximum size of a produce request with several batches; only a request
+            with a single batch can be larger [B].
         request_timeout_ms: time after which an unanswered request counts as lost and its connection
             is closed.
-        retries: highest number of retries of a batch after a retriable error, within
+        retries: highest number of retries of a batch after retriable errors. Retries also end after
             `delivery_timeout_ms`.
-        retry_backoff_ms: wait before the first retry; the wait doubles with each further retry and
+        retry_backoff_ms: wait before the first retry. The wait doubles with each further retry and
             has 20 % jitter (KIP-580).
         retry_backoff_max_ms: longest wait before a retry.
-        delivery_timeout_ms: time from the due time of a batch's first record to the failure of the
-            batch; a batch fails at the end of the trial's drain at the latest.
-        enable_idempotence: whether brokers drop repeated batches, according to producer id, epoch
-            and sequence number. Requires `acks` all and `max_in_flight` up to 5. Kafka's producer
-            enables it by default with `acks` all.
+        delivery_timeout_ms: time after the due time of a batch's first record at which the batch
+            fails. At the latest, a batch fails at the end of the trial's drain.
+        enable_idempotence: true if brokers drop repeated batches, which they detect by producer id,
+            epoch and sequence number. The option requires `acks` all and `max_in_flight` up to 5.
+            Kafka's producer enables idempotence by default if `acks` is all.
         transaction_duration_ms: age at which a transaction is committed, as in Kafka's
-            ProducerPerformance; without this option there are no transactions. Requires the client
-            wire, `enable_idempotence`, and the rights to Describe and Write on the transactional
-            ids of the run (docs/traffic.md#transactions).
-        send_buffer_bytes: send buffer of each socket; with -1 the kernel chooses the size. Kafka's
-            producer has 131072.
-        receive_buffer_bytes: receive buffer of each socket; with -1 the kernel chooses the size.
-            Kafka's producer has 32768.
+            ProducerPerformance. Without this option, producers use no transactions. The option
+            requires the client wire, `enable_idempotence`, and the rights to Describe and Write on
+            the transactional ids of the run (docs/traffic.md#transactions).
+        send_buffer_bytes: size of each socket's send buffer; with -1, the kernel chooses the size.
+            The default of Kafka's producer is 131072.
+        receive_buffer_bytes: size of each socket's receive buffer; with -1, the kernel chooses the
+            size. The default of Kafka's producer is 32768.
         compression: codec of the batches.
         compression_gzip_level: level of gzip; -1 is zlib's default level, 6.
-        compression_lz4_level: level of lz4. Level 9 is the fast compressor, as in Kafka's producer.
-            Other levels are high compression, which has levels 3 to 12.
-        compression_zstd_level: level of zstd; levels below 0 are fast levels.
+        compression_lz4_level: level of lz4. Level 9 means the fast compressor, as in Kafka's
+            producer. Other levels mean high compression, whose levels are 3 to 12.
+        compression_zstd_level: level of zstd. Levels below 0 are its fast levels.
         arrivals: due times of records at a given mean rate: "fixed", with equal gaps; "poisson",
             with independent random gaps; or "bursts".
         burst_on_s: length of a burst.
         burst_off_s: pause after a burst.
-        partitioner_ignore_keys: whether messages with keys also go to the sticky partition. Must be
-            true if messages have keys.
+        partitioner_ignore_keys: true if messages with keys also go to the sticky partition. The
+            value must be true if messages have keys.
         sticky_partition: choice of the next sticky partition: "random", as in Kafka's default
             partitioner; "round_robin", so that all partitions get equal numbers of batches; or
-            "keys" without a sticky partition: each record goes to a random partition, and a request
-            has a batch for each of these partitions on its broker. "keys" requires the client wire
-            without transactions.
+            "keys". With "keys" there is no sticky partition. Each record goes to a random
+            partition, and a request has one batch for each of these partitions that its broker
+            leads. "keys" requires the client wire and no transactions.
         partition_skew: exponent of Zipf's law for random partitions: partition n of a topic is
             chosen with a probability proportional to 1/(n + 1)^exponent; with 0 all probabilities
             are equal [ratio]. With 30 partitions and exponent 1, the busiest partition gets 7.5
-            times the mean.
+            times the mean number of records.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -254,15 +254,16 @@ class ProducerOptions:
         if self.partition_skew and self.sticky_partition == "round_robin":
             raise ValueError(
                 f"partition_skew is {self.partition_skew:g} and sticky_partition "
-                f"{self.sticky_partition}; expected sticky_partition random, because partitions in "
-                "turn get equal shares; set it, or remove partition_skew"
+                f"{self.sticky_partition}; expected sticky_partition random, because round_robin "
+                "gives all partitions equal shares; set sticky_partition to random, or remove "
+                "partition_skew"
             )
         least_ms = self.linger_ms + self.request_timeout_ms
         if self.delivery_timeout_ms < least_ms:
             raise ValueError(
-                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected at least linger_ms "
-                f"and request_timeout_ms together, {least_ms:g}, as in Kafka's producer; raise "
-                "delivery_timeout_ms, or lower the other two"
+                f"delivery_timeout_ms is {self.delivery_timeout_ms}; expected at least the "
+                f"sum of linger_ms and request_timeout_ms, {least_ms:g}, as in Kafka's producer; "
+                "raise delivery_timeout_ms, or lower linger_ms or request_timeout_ms"
             )
 
     def _require_one_rate(self) -> None:
@@ -284,16 +285,16 @@ class ProducerOptions:
             return
         if self.client != "wire":
             raise ValueError(
-                f"sticky_partition is keys and client {self.client}; expected client wire, the "
-                "only one that chooses partitions for single records; set it, or remove "
-                "sticky_partition"
+                f"sticky_partition is keys and client {self.client}; expected client wire, "
+                "because only this client chooses a partition for each record; set client to wire, "
+                "or remove sticky_partition"
             )
         if self.has_transactions:
             raise ValueError(
                 f"sticky_partition is keys and transaction_duration_ms "
                 f"{self.transaction_duration_ms:g}; expected sticky_partition random or "
-                "round_robin, because a transaction adds its partitions batch by batch; change one "
-                "of them"
+                "round_robin, because a transaction adds its partitions batch by batch; change "
+                "sticky_partition, or remove transaction_duration_ms"
             )
 
     def _require_possible_idempotence(self) -> None:
@@ -308,7 +309,8 @@ class ProducerOptions:
             raise ValueError(
                 f"enable_idempotence is true with {' and '.join(wrong)}; expected acks all, "
                 f"max_in_flight up to {IDEMPOTENT_IN_FLIGHT_MAX} and retries above 0, so that "
-                "brokers can detect a repeated batch; change these, or remove enable_idempotence"
+                "brokers can detect a repeated batch; change these options, or remove "
+                "enable_idempotence"
             )
 
     def _require_possible_transactions(self) -> None:
@@ -318,8 +320,8 @@ class ProducerOptions:
         if self.client != "wire":
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and client {self.client}; expected "
-                "client wire, the only one that commits transactions; set it, or remove "
-                "transaction_duration_ms"
+                "client wire, because only this client commits transactions; set client to wire, "
+                "or remove transaction_duration_ms"
             )
         if not self.enable_idempotence:
             raise ValueError(
@@ -330,9 +332,9 @@ class ProducerOptions:
         if self.transaction_timeout_ms > TRANSACTION_TIMEOUT_MS_MAX:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and delivery_timeout_ms "
-                f"{self.delivery_timeout_ms}; expected at most {TRANSACTION_TIMEOUT_MS_MAX} "
-                "together, because brokers abort longer transactions (transaction.max.timeout.ms); "
-                "lower one of the two values"
+                f"{self.delivery_timeout_ms}; expected a sum of at most "
+                f"{TRANSACTION_TIMEOUT_MS_MAX}, because brokers abort longer transactions "
+                "(transaction.max.timeout.ms); lower one of the two values"
             )
 
 
@@ -346,7 +348,8 @@ class ProducerPattern:
             infinite for a closed loop in Python.
         options: options of each producer.
         payload: content of the records.
-        part: name of the producers' part of a mix; empty for other traffic.
+        part: name of the part of a mix to which the producers belong; empty if the traffic is not a
+            mix.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -362,8 +365,8 @@ class ProducerPattern:
 
     @column
     def closed_loop(self) -> bool:
-        """True for a closed loop: producers have no rate and send as fast as brokers acknowledge.
-        Latencies exclude the wait before the send.
+        """True for a closed loop, in which producers have no rate and send as fast as brokers
+        acknowledge. In a closed loop, latencies exclude the wait before the send.
         """
         return self.rate_records_per_s == math.inf
 
@@ -415,23 +418,24 @@ class ConsumerOptions:
 
     Attributes:
         groups: number of groups that read the topics during the load; each group reads all records.
-        members: number of members of each group, spread over the tasks. If a topic has fewer
-            partitions than members, each member reads partitions of some topics (the assignor is
-            round robin instead of range).
+        members: number of members of each group. The members are spread over the tasks. If a topic
+            has fewer partitions than members, each member reads partitions of some topics (the
+            assignor is round robin instead of range).
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
         start: the position where groups begin: "latest", the end offsets before the load;
             "earliest"; or "backlog", `backlog_records` before the end.
-        backlog_records: number of records of a backlog in all partitions together; missing records
+        backlog_records: number of records of a backlog, summed over all partitions. Missing records
             are written before the trial, at the rate of the trial's producers.
-        fetch_min_bytes: size of the data for which a broker waits before it sends a response.
+        fetch_min_bytes: amount of data that a broker collects before it sends a response.
         fetch_max_wait_ms: longest time for which a broker waits for `fetch_min_bytes`.
-        fetch_max_bytes: maximum size of a response, except for a single larger batch.
+        fetch_max_bytes: maximum size of a response. Only a response with a single batch can be
+            larger.
         max_partition_fetch_bytes: maximum size of one partition's data in a response.
-        send_buffer_bytes: send buffer of each socket; with -1 the kernel chooses the size. Kafka's
-            consumer has 131072.
-        receive_buffer_bytes: receive buffer of each socket; with -1 the kernel chooses the size.
-            Kafka's consumer has 65536.
-        check_crcs: whether the CRC of each batch is verified; this reads every byte.
+        send_buffer_bytes: size of each socket's send buffer; with -1, the kernel chooses the size.
+            The default of Kafka's consumer is 131072.
+        receive_buffer_bytes: size of each socket's receive buffer; with -1, the kernel chooses the
+            size. The default of Kafka's consumer is 65536.
+        check_crcs: true to verify the CRC of each batch. For this, the consumer reads every byte.
         auto_commit_interval_ms: time between two commits of a member's offsets.
     """
 
@@ -489,5 +493,6 @@ class ConsumerOptions:
         if (self.start == "backlog") != (self.backlog_records > 0):
             raise ValueError(
                 f"start is {self.start} and backlog_records {self.backlog_records}; expected "
-                "backlog_records above 0 with start: backlog, and 0 otherwise; change one of them"
+                "backlog_records above 0 if start is backlog, and otherwise 0; change start or "
+                "backlog_records"
             )

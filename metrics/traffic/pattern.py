@@ -32,11 +32,11 @@ class TopicOptions:
     """Options of the topics that are created for each message size.
 
     Attributes:
-        count: number of topics, all with equal options. Each producer writes to one topic, assigned
-            in turn, and each consumer group reads all topics.
+        count: number of topics. All topics have equal options. Each producer writes to one topic;
+            topics are assigned to producers in turn. Each consumer group reads all topics.
         partitions_per_broker: number of partitions of each topic that each broker leads.
-        replication_factor: replicas of a partition, the leader included.
-        config: topic properties with Kafka's names; the default of `retention.bytes` is 1 GiB.
+        replication_factor: number of replicas of a partition, including the leader.
+        config: topic properties with Kafka's names. The default of `retention.bytes` is 1 GiB.
     """
 
     count: Annotated[int, Whole(1, LEADERS_MAX, "topics"), Column("topics")] = 1
@@ -62,16 +62,16 @@ class TopicOptions:
         if leaders > LEADERS_MAX:
             raise ValueError(
                 f"count is {self.count} and partitions_per_broker {self.partitions_per_broker}, so "
-                f"each broker leads {leaders:,} partitions; expected at most {LEADERS_MAX:,} over "
-                "all topics; lower count or partitions_per_broker"
+                f"each broker leads {leaders:,} partitions; expected at most {LEADERS_MAX:,} "
+                "partitions over all topics; lower count or partitions_per_broker"
             )
         wanted = self.config.get("min.insync.replicas", "1")
         if wanted.isdigit() and int(wanted) > self.replication_factor:
             raise ValueError(
                 f"config min.insync.replicas is {wanted} and replication_factor "
                 f"{self.replication_factor}; expected at most as many in-sync replicas as "
-                "replicas, because otherwise records with acks=all cannot be written; change one "
-                "of them"
+                "replicas, because otherwise records with acks=all cannot be written; change "
+                "min.insync.replicas or replication_factor"
             )
 
 
@@ -80,15 +80,15 @@ class Phases:
     """The phases of one trial.
 
     Attributes:
-        ramp_up_s: time in which the rate grows linearly from 0; a part of warmup_s.
+        ramp_up_s: time in which the rate grows linearly from 0. This time is a part of warmup_s.
         warmup_s: time under load before the measured window.
         measure_s: length of the measured window, unless the window ends early.
         drain_timeout_s: longest wait for the last acknowledgements.
-        volume_bytes: payload that all producers offer together, in equal shares; without this
-            option producers offer records until the end of the window [B].
+        volume_bytes: total payload of all producers, in equal shares. Without this option,
+            producers offer records until the end of the window [B].
         sample_interval_s: time between two samples of a broker.
         early_end_error_rate: highest probability that the early end of a window changes the
-            verdict; with 0, windows do not end early [ratio].
+            verdict. With 0, windows do not end early [ratio].
     """
 
     ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
@@ -123,8 +123,8 @@ class Phases:
         if self.ramp_up_s > self.warmup_s:
             raise ValueError(
                 f"ramp_up_s is {self.ramp_up_s:g} and warmup_s {self.warmup_s:g}; expected a "
-                "ramp_up_s up to warmup_s, so that the full rate is reached before the measured "
-                "window; lower ramp_up_s or raise warmup_s"
+                "ramp_up_s of at most warmup_s, so that the full rate is reached before the "
+                "measured window; lower ramp_up_s or raise warmup_s"
             )
         if self.measure_s < SAMPLES_MIN * self.sample_interval_s:
             raise ValueError(
@@ -148,8 +148,8 @@ class TrafficPattern:
         axis, load: the searched axis, and the load of this pattern on the axis.
         point_message_bytes: message size of the boundary point for which the load is offered [B].
         profile: change of the rate over time; None for a constant rate.
-        parts: the parts of a mix, all in one load; empty for other traffic.
-        at_scale_1: this pattern at scale 1, if its load was scaled; otherwise None.
+        parts: the parts of a mix, which are all in one load; empty if the traffic is not a mix.
+        at_scale_1: this pattern at scale 1; None if the load of the pattern was not scaled.
         mix: part of a mix → its producers at scale 1, and its options that differ from the
             defaults; empty for other traffic. Other columns of a mix are sums and means over its
             parts, or options of the part with the most payload.

@@ -113,11 +113,11 @@ class Payload:
     """The content of the records.
 
     Attributes:
-        kind: "random", incompressible bytes; "repeated", one character; "mixed", both; or
-            "messages" from a file.
+        kind: content of a value: "random" for incompressible bytes; "repeated" for one repeated
+            character; "mixed" for both; or "messages" for the messages of a file.
         compressibility: for "mixed", the repeated share of each value [ratio].
-        wanted_ratio: for "mixed", in place of `compressibility`: size before over size after
-            compression [ratio].
+        wanted_ratio: for "mixed", in place of `compressibility`: size before compression divided by
+            size after compression [ratio].
         messages_file: for "messages", the path of the file on the executors.
         messages_format: format of the file: "lines", or "length-prefixed" with a big-endian length
             of four bytes before each message.
@@ -125,13 +125,14 @@ class Payload:
             from a file; or "messages", the sizes of the file's messages.
         size_spread: for "uniform", half the width divided by the mean; for "lognormal", the
             standard deviation of the natural logarithm of sizes [ratio].
-        histogram_file: file with a size [B] and its weight in each line; the driver reads it.
-        key_bytes: size of a message's key; 0 for messages without keys.
-        key_count: number of different keys; 0 for a new key in each message.
+        histogram_file: file with a size [B] and the weight of the size in each line. The driver
+            reads the file.
+        key_bytes: size of a message's key; 0 if messages have no keys.
+        key_count: number of different keys; 0 means that each message has a new key.
         headers: number of headers per message, with the names h0, h1 and so on.
         header_bytes: size of a header's value.
         seed: seed of all random values.
-        pool_bytes: size of the encoded records that a task keeps and sends repeatedly.
+        pool_bytes: total size of the encoded records that a task keeps and sends repeatedly.
     """
 
     kind: Annotated[Literal["random", "repeated", "mixed", "messages"], Column("payload")] = (
@@ -180,20 +181,21 @@ class Payload:
         if len(dials) != (1 if self.kind == "mixed" else 0):
             raise ValueError(
                 f"kind is {self.kind} and {len(dials)} of compressibility and wanted_ratio are "
-                "given; expected exactly one of them with mixed, and none otherwise; change one"
+                "given; expected exactly one of them if kind is mixed, and otherwise neither of "
+                "them; change kind or these options"
             )
         self._require_together("messages_file", self.kind == "messages", "kind is messages")
         if self.sizes == "messages" and self.kind != "messages":
             raise ValueError(
-                f"sizes is messages and kind {self.kind}; expected kind messages, because only a "
-                "file of messages has sizes; change one of them"
+                f"sizes is messages and kind {self.kind}; expected kind messages, because the "
+                "sizes come from the file of messages; change sizes or kind"
             )
         self._require_sizes()
         for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
             if getattr(self, count) and not getattr(self, size):
                 raise ValueError(
                     f"{count} is {getattr(self, count)} and {size} 0; expected {size} above 0; "
-                    "change one of them"
+                    f"change {count} or {size}"
                 )
 
     def _require_sizes(self) -> None:
@@ -202,8 +204,8 @@ class Payload:
         self._require_together("size_spread", spread_by, "sizes is uniform or lognormal")
         if self.sizes == "uniform" and (self.size_spread or 0) > 1:
             raise ValueError(
-                f"size_spread is {self.size_spread} with sizes uniform; expected up to 1, for "
-                "sizes from 0 to twice the mean; lower it"
+                f"size_spread is {self.size_spread} with sizes uniform; expected at most 1, "
+                "which gives sizes from 0 to twice the mean; lower size_spread"
             )
         self.distribution  # noqa: B018 - reads and checks the file
 
@@ -239,7 +241,7 @@ def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
     if not 0 < len(pairs) <= HISTOGRAM_LINES_MAX:
         raise ValueError(
             f"histogram_file {path} has {len(pairs)} sizes; expected 1 to {HISTOGRAM_LINES_MAX} "
-            "lines of a size in bytes and its weight; correct the file"
+            "lines, each with a size in bytes and a weight; correct the file"
         )
     return tuple(pairs)
 
@@ -253,7 +255,7 @@ def _pair(text: list[str], where: str) -> tuple[int, float]:
     if not is_good:
         raise ValueError(
             f"{where} is {' '.join(text)[:60]}; expected a size from 1 to {MESSAGE_BYTES_MAX} "
-            "bytes and a weight above 0, such as 1024 17; correct it"
+            "bytes and a weight above 0, such as 1024 17; correct the line"
         )
     return size, weight
 
