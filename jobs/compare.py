@@ -70,8 +70,8 @@ def compare(
 ) -> int:
     """Compare two sides: whether B has less capacity than A, with an interval and a likely cause.
 
-    Both sides run at the same time, and the load alternates in the order A B B A. So a slow hour of
-    the machine affects both sides. The exit code is 4 if B is worse.
+    Both sides run at the same time, and the load alternates in the order A B B A. A slow hour of
+    the machine therefore affects both sides. The exit code is 4 if B is worse.
 
     With two RUN_ID the command compares the limits of two runs in OUT, without any load.
     """

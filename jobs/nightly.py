@@ -63,7 +63,7 @@ def nightly(
         if night is not None:
             raise ConfigError(
                 f"--accept and --night {night} are given; expected one of them, because --accept "
-                "applies to the newest night; omit the other"
+                "applies to the newest night; omit one of them"
             )
         return accept_night(loaded, config.cluster.name, options)
     if night is not None and not is_name(night):

@@ -121,7 +121,7 @@ def _condition(error: Any) -> str:
 
 
 def rows(frame: DataFrame) -> list[dict[str, Any]]:
-    """The rows of a small DataFrame as dictionaries, which is the input of charts."""
+    """The rows of a small DataFrame as dictionaries, which charts take as input."""
     return [row.asDict(recursive=True) for row in frame.collect()]
 
 

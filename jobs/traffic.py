@@ -75,7 +75,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     if trials is not None and (duration_s is not None or profile is not None):
         other = f"--profile {profile}" if duration_s is None else f"--duration {duration_s:g}"
         raise ConfigError(
-            f"--trials {trials} and {other} are both given; expected one of them; omit the other"
+            f"--trials {trials} and {other} are both given; expected one of them; omit one of them"
         )
     changing = None if profile is None else load_rate_profile(profile)
     if changing is not None and duration_s is None:

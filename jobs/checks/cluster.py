@@ -1,7 +1,7 @@
 """Checks of a cluster, of its metrics of the last day, and of the series that exporters show.
 
-The checks change nothing on the cluster. Only with --probe they create topics, and they delete
-these topics afterwards.
+The checks change nothing on the cluster. Only checks with --probe create topics, and these checks
+delete their topics afterwards.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def history_findings(
     return [
         ok(
             CHECK,
-            f"{(now_s - first_s) / 3600:.1f} h of metrics; the busiest request handlers were on "
-            f"broker {broker}, with an idle fraction of {share:.2f} in the {step_s / 60:.0f} min "
+            f"{(now_s - first_s) / 3600:.1f} h of metrics are known; the busiest request handlers "
+            f"were on broker {broker}, with an idle fraction of {share:.2f} in the "
+            f"{step_s / 60:.0f} min "
             f"before {day} UTC",
         )
     ]
@@ -334,7 +335,8 @@ def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
                 check,
                 f"the user of this run has the permission to {' and '.join(changes)} the topic "
                 f"{topic}",
-                "this permission only for the cluster's owner, so that no run loosens the bounds",
+                "that only the cluster's owner has this permission, so that no run can loosen the "
+                "bounds",
                 f"deny this user Write, Delete, Alter and AlterConfigs on the topic {topic}",
             )
 
@@ -402,7 +404,7 @@ def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]
     elif config.workload.topic.replication_factor < 2:
         shown = "the topic has no followers"
     else:
-        shown = f"the time until lagging followers are visible is unknown: no {LAG_PROPERTY}"
+        shown = f"the time until lagging followers are visible is unknown without {LAG_PROPERTY}"
     return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
 
 

@@ -51,7 +51,7 @@ def exposure_findings(
                 CHECK,
                 f"{section.key} has a {secret} and no TLS, so the {secret} crosses the network "
                 "without encryption",
-                f"{key} for other hosts",
+                f"{key} for hosts other than this machine",
                 remedy,
             )
     sections: dict[str, ConfigModel] = {"security": security}
@@ -63,7 +63,7 @@ def exposure_findings(
                 CHECK,
                 f"{name}.check_hostname is false, so any server with a certificate of a trusted "
                 "authority receives the login",
-                "true for other hosts",
+                "true for hosts other than this machine",
                 "issue certificates that name the hosts, and remove check_hostname",
             )
     yield from _spark_findings(settings, is_local=master.startswith("local"), cluster=cluster)
@@ -103,7 +103,7 @@ def _spark_findings(
             CHECK,
             "the driver sends the secrets for the brokers to Spark's executors without encryption",
             f"{_ENCRYPTED[0]}=true",
-            f"set it together with {_AUTHENTICATED}=true (spark-submit --conf …)",
+            f"set both this and {_AUTHENTICATED}=true with spark-submit --conf",
         )
 
 

@@ -626,7 +626,7 @@ class TerminalReporter(Reporter):
 
     def _end_activity(self, *, done: bool) -> None:
         """Replace the live area with a permanent line. A finished trial gets no line here, because
-        `report` prints it.
+        `report` prints the line of the trial.
         """
         activity, self._activity = self._activity, None
         live, self._live = self._live, None

@@ -1,1 +1,3 @@
-"""One folder for each feature. No other package and no other feature imports it."""
+"""One folder for each feature. A feature is imported neither by another feature nor by another
+package.
+"""

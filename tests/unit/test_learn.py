@@ -300,7 +300,7 @@ def test_a_dry_run_says_what_would_be_read_and_reads_nothing(
     order, reporter = learned(tmp_path, dry_run=True)
     assert admin.requests == []
     assert not order.out.exists()
-    amount = "reads at most 300 MB of recent data in 1 min (5 MB/s) from 3 topics"
+    amount = "the job reads at most 300 MB of recent data in 1 min (5 MB/s) from 3 topics"
     assert amount in texts(reporter)[0]
 
 
@@ -339,8 +339,8 @@ def test_what_is_missing_is_said(tmp_path: Path, served: Served) -> None:
     order, reporter = learned(tmp_path)
     for part in (
         "consumer groups are unknown",
-        "clicks: compacted topic; the rates count all written records",
-        "left out, because they have no record in the last hour: empty",
+        "clicks: the topic is compacted, and the rates count all written records",
+        "topics are left out, because they have no record in the last hour: empty",
     ):
         assert [text for text in texts(reporter) if part in text], part
     clicks = YAML(typ="safe").load(order.out.read_text(encoding="utf-8"))["mix"]["clicks"]

@@ -58,8 +58,8 @@ RAISES_MAX = 6
 RAISE = 1.25
 """Minimum factor by which the load increases after a side was not saturated [ratio]."""
 PROPORTIONS_MAX = 0.1
-"""A note is added if saturated brokers' achieved shares of two parts of a mix differ by more than
-this [ratio].
+"""A note is added if saturated brokers acknowledge two parts of a mix with shares that differ by
+more than this [ratio].
 """
 ALL_TAKEN = 0.97
 """If brokers acknowledge more than this share of the offered load, their capacity cannot be
@@ -106,8 +106,8 @@ class ComparedSize:
         message_bytes: message size, or the mean message size of a mix [B].
         is_mix: whether the traffic is a mix, so that loads are scales [%].
         load: load per broker in the newest saturated trials.
-        steady_load: load per broker in the steady trials. This load is reduced until both sides
-            sustain it.
+        steady_load: load per broker in the steady trials. The steady load is reduced until both
+            sides sustain it.
         saturated, steady: the pairs of saturated trials and the pairs of steady trials, in order.
         notes: remarks on the measurement, one sentence each.
     """
@@ -412,7 +412,8 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
         return RunOutcome(
             NO_CONCLUSION,
             NoConclusionError.exit_code,
-            f"no conclusion at {sizes}: too few pairs are valid; expected at least {PAIRS_MIN}; "
+            f"no conclusion at {sizes}: too few pairs are valid; expected at least {PAIRS_MIN} "
+            "valid pairs; "
             "raise --pairs or --budget-s, or see the reasons of INVALID trials in the table trials",
         )
     return RunOutcome()
@@ -421,7 +422,7 @@ def outcome_with(answer: ComparisonAnswer) -> RunOutcome:
 def answer_of(
     sides: Mapping[Side, SideFacts], cases: Sequence[ComparedSize], min_effect: float
 ) -> ComparisonAnswer:
-    """The answer that follows from the trials. The answer has no cases if a side has not been
+    """The answer that is computed from the trials. The answer has no cases if a side has not been
     opened yet.
     """
     if len(sides) < len(Side):
@@ -455,8 +456,8 @@ def answer_of(
 
 
 def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:
-    """The caveats of both sides without repetition. A caveat of one side only begins with the
-    side's letter.
+    """The caveats of both sides without repetition. A caveat that applies to one side only begins
+    with the letter of this side.
     """
     found = []
     for each in dict.fromkeys(text for own in caveats.values() for text in own):

@@ -262,8 +262,8 @@ class ComparisonRun(Campaign[int]):
     # --- the plan -----------------------------------------------------------
 
     def forecast(self, case: int) -> Plan:
-        """The plan of the pairs at one message size, estimated like a search with the same number
-        of trials.
+        """The plan of the pairs at one message size. Its duration and its bytes are estimated as
+        for a search with the same number of trials.
         """
         config = self._config.with_workload(message_bytes=(case,))
         plan, one_s, trials = plan_of(config, Path()), trial_s(config.workload), self._effort.trials
@@ -395,8 +395,8 @@ class ComparisonRun(Campaign[int]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the comparison. It follows from the error if there is one, and otherwise
-        from the answer.
+        """The outcome of the comparison, which depends on the error if there is one, and otherwise
+        on the answer.
         """
         return outcome_with(self._answer) if error is None else outcome_of(error)
 

@@ -48,8 +48,8 @@ TESTBED_KEYS = {
     "kafka": "kafka_version",
     **{key: key for key in ("profile", "brokers", "metadata", "security", "jmx_secured")},
 }
-"""Setting of a side → its key of `testbed` in a cluster's file. All other settings are broker
-properties.
+"""Setting of a side → the key of `testbed` in a cluster's file that the setting changes. All other
+settings are broker properties.
 """
 
 SAME_ON_BOTH = (
@@ -269,7 +269,7 @@ def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = No
 
 AXIS = "run"
 SEARCHED = 0
-"""Replaces the message size of limits whose search varied the message size."""
+"""The value that stands for the message size if the search varied the message size."""
 DIFFERENCES_SHOWN = 12
 Kind = tuple[str, str, str]
 """The kind of a limit: the goal, the state of the cluster, and the axis of the search. Only limits

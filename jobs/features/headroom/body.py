@@ -211,8 +211,8 @@ NO_LIBRARY = (
 
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
-    """The history of the share of the limit in use, from the table rows of earlier calls of the
-    same kind.
+    """The history of the used share of the limit, from the table rows of earlier calls of the same
+    kind.
     """
     return [
         (row.at_s, 1.0 / row.headroom.times)
@@ -470,8 +470,8 @@ def rows_of(
     goal: str,
     where: tuple[str, OpenCluster],
 ) -> list[HeadroomRow]:
-    """The rows of an answer for the table `headroom`. The first of these rows has the answer for
-    the whole cluster.
+    """The rows of an answer for the table `headroom`. The first row has the answer for the whole
+    cluster.
 
     Args:
         goal: name of the goal of the limit.

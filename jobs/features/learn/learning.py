@@ -276,9 +276,9 @@ def learn(order: LearnOrder, reporter: Reporter) -> int:
         bounds, count = order.bounds, format_counted(len(topics), "topic")
         note(
             reporter,
-            f"reads at most {format_volume(bounds.bytes_max)} of recent data in "
+            f"the job reads at most {format_volume(bounds.bytes_max)} of recent data in "
             f"{format_duration(bounds.duration_s)} ({bounds.bytes_per_s / 1e6:g} MB/s) from "
-            f"{count}; joins no group, commits nothing, and keeps no content of a message",
+            f"{count}; it joins no group, commits nothing, and keeps no content of a message",
         )
         if order.dry_run:
             return 0
@@ -346,11 +346,13 @@ def _learned(order: LearnOrder, cluster: str, survey: Survey, lag_max_ms: float 
     slow = [topic.name for part in every if part not in parts for topic in part.topics]
     if slow:
         shown = format_some(slow, _TOPICS_NAMED)
-        notes.append(f"left out, because a trial of minutes needs more messages: {shown}")
+        notes.append(
+            f"topics are left out, because a trial of some minutes needs more messages: {shown}"
+        )
     if refused:
-        notes.append(f"left out, because this user may not read them: {refused}")
+        notes.append(f"topics are left out, because this user may not read them: {refused}")
     if idle:
-        notes.append(f"left out, because they have no record in the last hour: {idle}")
+        notes.append(f"topics are left out, because they have no record in the last hour: {idle}")
     if survey.throttled_s > 0:
         notes.append(f"a quota of the brokers throttled the reading for {survey.throttled_s:.1f} s")
     facts = {

@@ -146,8 +146,8 @@ class ReadingPace:
         return max(self._next_s, self._clock())
 
     def spread(self, size_bytes: float, duration_s: float) -> None:
-        """Reduce the rate so that this amount of data is read evenly over a time. The rate is at
-        least `LITTLE_BYTES_PER_S`.
+        """Reduce the rate so that the given amount of data is read evenly over the given time. The
+        rate is at least `LITTLE_BYTES_PER_S`.
 
         The rate never increases.
 
@@ -416,8 +416,8 @@ class Readings:
 
 
 class BatchReader:
-    """Reads ranges of several partitions in turns, so that an early end leaves a part of each
-    range.
+    """Reads ranges of several partitions in turns. If the reading ends early, a part of each range
+    has been read.
 
     Args:
         pace: the rate limiter of all requests. The rate limiter also waits for throttle times that
@@ -471,7 +471,7 @@ class BatchReader:
             raise failures[0]
 
     def _turn(self, chunk: Sequence[OffsetRange]) -> None:
-        """Read the next part of each of these ranges, which have the same leader."""
+        """Read the next part of each of the given ranges, which have the same leader."""
         leader = chunk[0].leader
         by_place = {(each.topic, each.partition): each for each in chunk}
         room = max(65_536, ANSWER_BYTES // len(chunk))
@@ -498,7 +498,7 @@ class BatchReader:
 
         Args:
             is_first: whether the partition was the first one in the request. A response contains at
-                least one batch of this partition.
+                least one batch of the first partition in the request.
         """
         if answer.error_code == _REFUSED:
             self.readings.refused.add(part.topic)
@@ -595,7 +595,9 @@ class OffsetLookup:
         }
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
-        """Partition → its first offset at or after one time, as `at_each` returns it."""
+        """Partition → its first offset at or after the same time for all partitions, as `at_each`
+        returns it.
+        """
         return self.at_each(dict.fromkeys(places, time_ms))
 
     def at_each(self, times_ms: Mapping[Place, int]) -> dict[Place, Found]:

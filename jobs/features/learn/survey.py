@@ -60,7 +60,7 @@ class Bounds:
 
 @dataclass
 class Survey:
-    """The result of a survey. It is incomplete if the survey ended early.
+    """The result of a survey, which is incomplete if the survey ended early.
 
     Attributes:
         topics: the topics with records.
@@ -87,7 +87,7 @@ class Survey:
 
 class Surveyor:
     """Looks up offsets and reads batches of topics. An interrupt ends the reading, and the data
-    until then is kept.
+    that was read before the interrupt is kept.
 
     Args:
         topics: the topics from `matching_topics`.

@@ -76,7 +76,8 @@ def settings_of(
         config: the configuration of the case.
         load: the fixed load on the goal's axis. A case that searches a limit ignores this load.
         source: name of the source of the brokers' metrics.
-        cluster_id: the cluster's id. The id is not a setting if each run starts new brokers.
+        cluster_id: the cluster's id. The cluster's id is not a setting if each run starts new
+            brokers.
     """
     skipped = (
         _NO_EFFECT_ON_VERDICT if case.kind == LIMIT else (*_NO_EFFECT_ON_VERDICT, *_SEARCH_ONLY)
@@ -361,7 +362,7 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """The outcome of a night. It follows from the error if there is one, and otherwise from the
+    """The outcome of a night, which depends on the error if there is one, and otherwise on the
     cases.
     """
     if error is not None:
@@ -502,8 +503,8 @@ class NightRun(Campaign[SuiteCase]):
     # --- measuring ----------------------------------------------------------
 
     def has_results(self, folder: Path) -> bool:
-        """Whether the folder has results of this night. The folder of a new night has none, because
-        `--night` may name a new night or continue an earlier one.
+        """Whether the folder has results of this night. The folder of a new night has no results;
+        `--night` may name a new night or an earlier one.
         """
         return (folder / "nightly.json").exists()
 
@@ -582,7 +583,7 @@ class NightRun(Campaign[SuiteCase]):
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the night. It follows from the error if there is one, and otherwise from
+        """The outcome of the night, which depends on the error if there is one, and otherwise on
         the cases.
         """
         return outcome_of_night(self._cases, error)

@@ -116,13 +116,13 @@ class Suite(ConfigModel):
         set: overrides of keys of the cluster, the workload and the goal. `--set` on the command
             line takes precedence.
         budget_s: time budget of a night [s]. A case starts only if it is expected to end within
-            this time. `--budget-s` replaces the value.
+            this time. `--budget-s` replaces `budget_s`.
         min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
             improvement [share].
         history_max: maximum number of earlier nights, the newest ones, from which the mean and the
-            spread are computed. The search for a slow loss also uses the nights before these.
-        history_since: nights before this time (UTC) are ignored. Set this key to accept a change
-            permanently.
+            spread are computed. The search for a slow loss also uses older nights.
+        history_since: nights before this time (UTC) are ignored. Set `history_since` to accept a
+            change permanently.
         noise: noise of each case that states no noise of its own.
         cases: the cases, in the order of their measurement.
     """

@@ -113,8 +113,8 @@ _KNOWN_OF_PARTS = ("message_bytes", "replication_factor", "consumer_groups")
 
 
 def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -> Demand:
-    """The demand for these limits. For a mix, message sizes, replicas and groups come from the
-    limits.
+    """The demand for these limits. For a mix, the message sizes, the replication factor and the
+    consumer groups come from the limits.
 
     Args:
         limits: the limits of a run; empty for limits of one kind of traffic without a run.
@@ -311,7 +311,7 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
 
 
 def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
-    """The limit at a boundary point. The limit of a mix has the mix's parts in their
+    """The limit at a boundary point. The limit of a mix contains the parts of the mix in their
     proportions.
     """
     parts = tuple(
@@ -346,10 +346,10 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
 
 
 def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:
-    """The steady limit if it is known; otherwise the burst limit, with a sentence that names it as
-    a burst limit.
+    """The steady limit if it is known; otherwise the burst limit, with a sentence which states that
+    the limit is a burst limit.
 
-    The interval of this limit allows for the variation between runs.
+    The interval of the returned limit allows for the variation between runs.
     """
     steady = point.steady_mb_per_s
     size = format_size(point.message_bytes)

@@ -44,7 +44,8 @@ class SweepRun(Campaign[ExperimentCase]):
 
     Attributes:
         results: the results of all measured cases, including cases without an answer.
-        nearby: the limit of the previous case. The next search begins near this limit.
+        nearby: the limit of the previous case. The next search begins near the limit of the
+            previous case.
     """
 
     def __init__(self, sweep: Sweep, budget_s: float | None = None) -> None:
@@ -69,8 +70,8 @@ class SweepRun(Campaign[ExperimentCase]):
         return [case.config for case in self.sweep.cases]
 
     def schedule(self) -> Iterator[list[Turn[ExperimentCase]]]:
-        """The schedule: in each repeat all cases, in a random order that the experiment's seed
-        determines.
+        """The schedule. Each repeat measures all cases, in a random order that the experiment's
+        seed determines.
         """
         experiment = self.sweep.experiment
         return shuffled(
@@ -161,7 +162,7 @@ class SweepRun(Campaign[ExperimentCase]):
         self._stack.callback(self._session.tables(order.tables_or_default).close)
 
     def _folders(self, run: RunState, turn: Turn[ExperimentCase]) -> list[Path]:
-        """The run folders of this turn, in the order of its attempts."""
+        """The run folders of this turn, in the order of the attempts."""
         return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
 
     def take_over(self, run: RunState, turn: Turn[ExperimentCase]) -> bool:
@@ -206,7 +207,7 @@ class SweepRun(Campaign[ExperimentCase]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the sweep. It follows from the error if there is one, and otherwise from
+        """The outcome of the sweep, which depends on the error if there is one, and otherwise on
         the number of cases without an answer.
         """
         if error is not None:
@@ -271,7 +272,7 @@ def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
 def answer_of(
     run: RunState, outcome: RunOutcome, sweep: Sweep, results: Sequence[Result]
 ) -> SweepAnswer:
-    """The answer of a sweep that ended with this outcome."""
+    """The answer of a sweep that ended with the given outcome."""
     sweep_id, experiment = run.order.run_id, sweep.experiment
     return SweepAnswer(
         sweep_id,

@@ -30,7 +30,7 @@ NAME = "name"
 
 
 def _as_values(value: Any) -> Any:
-    """The values of an axis: at least two, and none more than once."""
+    """The values of an axis. An axis has at least two values, and no value occurs twice."""
     texts = [json.dumps(each) for each in value] if isinstance(value, list | tuple) else []
     if len(texts) < 2 or len(set(texts)) < len(texts) or any(each is None for each in value):
         raise UnexpectedError("a list of two values or more, each once, such as [1, all]")
@@ -210,8 +210,8 @@ def load_sweep(
 
     Args:
         name_or_path: the name of a file in conf/experiments/ without .yaml, or the path of a file.
-        overrides: `--set` options. These options take precedence over the file's key `set`, but not
-            over the file's axes.
+        overrides: `--set` options. The `--set` options take precedence over the file's key `set`,
+            but not over the file's axes.
         cluster: a cluster that replaces the cluster of the experiment; None to keep it.
         quick: whether the keys for --quick apply.
         repeats: a number that replaces the repeats of the experiment; None to keep them.

@@ -121,7 +121,7 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         summary.finished_at or summary.started_at,
         "done" if found else "no conclusion",
         0 if found else 3,
-        None if found else "none of its runs came to a conclusion",
+        None if found else "none of the sweep's runs came to a conclusion",
         summary.caveat,
         first["experiment"],
         "",

@@ -3,7 +3,7 @@
 The use U of a resource is the sum of a part R without traffic and a part that grows with the
 traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U - R) times. If a
 run measured the limit, the capacity C of the limiting resource is the use of this resource at the
-limit. The answer then has the interval of the limit.
+limit. The interval of the answer is then computed from the interval of the limit.
 
 Another answer compares today's bytes per second with the bytes per second at the limit. The
 comparison by bytes is used alone if no use of a resource is known. A limit between two measured
@@ -43,7 +43,7 @@ from metrics.windows.use import Resource
 from search.model import LEVEL
 
 TIMES_MAX = 100.0
-"""If today's traffic fits more than this number of times, its use of the resource cannot be
+"""If today's traffic fits more than this number of times, the use of the resource cannot be
 distinguished from zero.
 """
 UNMEASURED_LOW, UNMEASURED_HIGH = 0.5 / 0.8, 1.0 / 0.8
@@ -183,8 +183,8 @@ Parts = Sequence[Mapping[int, Mapping[Key, ResourceLoad]]]
 
 
 def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float:
-    """Half of the 90 % interval of a resource's use. It is computed from the scatter of the use
-    between the parts of the window, and from the polling error.
+    """Half of the 90 % interval of a resource's use, from the scatter of the use between the parts
+    of the window and from the polling error.
     """
     seen = [part[broker_id][key].used for part in parts if key in part.get(broker_id, {})]
     found = 0.0
@@ -229,8 +229,8 @@ def _rows(
 
 
 def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
-    """The rows in the order in which the resources are exhausted. Rows that do not
-    count come last.
+    """The rows in the order in which the resources are exhausted. Rows on which the answer does not
+    depend come last.
     """
 
     def place(row: ResourceHeadroom) -> tuple[bool, float, int]:
@@ -243,8 +243,8 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 def answer_of(
     rows: Sequence[ResourceHeadroom], *, is_estimate: bool, assumption: str, notes: Sequence[str]
 ) -> Answer | None:
-    """The answer that follows from all rows. None if no row has both `counts` and a value of
-    `times`.
+    """The answer that follows from all rows. The result is None if no row has both `counts` and a
+    value of `times`.
     """
     known = [row for row in rows if row.counts and row.times is not None]
     if not known:
@@ -277,7 +277,7 @@ this factor.
 
 
 def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
-    """The traffic of a broker at the limit, for messages of this stored size [B/s]. The second
+    """The traffic of a broker at the limit, for messages of the given stored size [B/s]. The second
     value is a note that explains how the limit was computed from measured message sizes. The note
     is empty if this message size was measured.
 
@@ -351,7 +351,7 @@ def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Ite
     if not 1 / FULLNESS_APART <= now / then <= FULLNESS_APART:
         yield (
             f"a request has {now:.3g} messages today and {then:.3g} in the run, so a comparison by "
-            "bytes misleads; the answer uses the resources' use"
+            "bytes misleads; the answer is computed from the use of the resources instead"
         )
 
 

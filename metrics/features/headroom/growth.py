@@ -1,12 +1,13 @@
 """The forecast of the day on which a cluster is full, from the history of its use.
 
-The history is the share of the limit in use. The logarithm of the history is the sum of four parts:
-a level, which grows by a constant and a random step each day; a pattern of the hours; a pattern of
-the weekdays; and a remainder, which is correlated with the remainder of the previous day.
-statsmodels' `UnobservedComponents` fits the model. The model is a state-space model, whose Kalman
-filter accepts missing days. The cluster is full on the first day whose busiest hour reaches the
-limit. Because of the scatter of days and hours, this day comes well before the mean use reaches the
-limit. A date is stated only if it is at most three lengths of the history ahead.
+The history states which share of the limit was in use at which time. The logarithm of the history
+is the sum of four parts: a level, which grows by a constant and a random step each day; a pattern
+of the hours; a pattern of the weekdays; and a remainder, which is correlated with the remainder of
+the previous day. statsmodels' `UnobservedComponents` fits the model. The model is a state-space
+model, whose Kalman filter accepts missing days. The cluster is full on the first day whose busiest
+hour reaches the limit. Because of the scatter of days and hours, the cluster is full well before
+the mean use reaches the limit. A date is stated only if the time until this date is at most three
+times the length of the history.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ DAYS_LEAST = 14
 DAYS_SEEN_LEAST = 10
 """Minimum number of days with a value in the history [days]."""
 HISTORIES_AHEAD = 3
-"""A date is stated only if it is at most this number of lengths of the history ahead."""
+"""A date is stated only if the time until this date is at most this multiple of the length of the
+history.
+"""
 TENTH = 0.1
 """The early date is the date before which the cluster is full in this share of the simulated cases
 [ratio].
@@ -87,7 +90,7 @@ class Growth:
 
     @property
     def days_ahead(self) -> float:
-        """The longest time ahead for which a date is stated [days]."""
+        """The maximum time until a date that is stated [days]."""
         return HISTORIES_AHEAD * self.history_days
 
 
@@ -101,8 +104,8 @@ def growth_of(history: History, limit_low: float = 1.0, limit_high: float = 1.0)
     """The growth of a history, and the forecast; None if the history is too short.
 
     Args:
-        limit_low, limit_high: ends of the limit's 90 % interval, divided by its best estimate
-            [ratio].
+        limit_low, limit_high: ends of the limit's 90 % interval, divided by the best estimate of
+            the limit [ratio].
 
     Raises:
         NoForecastLibraryError: statsmodels is not installed.
@@ -184,7 +187,7 @@ class _Scatter:
         return cls(mean, deviation, min(0.95, max(0.0, memory)), float(left[-1]))
 
     def draw(self, chance: np.random.Generator, before: np.ndarray) -> np.ndarray:
-        """Random differences for the next day, given the differences of the day before."""
+        """Random differences for one day, simulated from the differences of the day before."""
         kept = self.memory * (before - self.mean)
         new = chance.normal(0.0, self.deviation * math.sqrt(1 - self.memory**2), len(before))
         return self.mean + kept + new
@@ -197,8 +200,8 @@ def _hour(at_s: float) -> int:
 def _hours_of_day(known: History) -> list[float]:
     """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
-    The values of some hours may be missing, and these hours may differ from day to day. So the
-    differences and the means of the days are computed alternately.
+    The values of some hours may be missing, and the missing hours may differ from day to day. The
+    differences and the means of the days are therefore computed alternately.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}
@@ -351,8 +354,8 @@ def short_history_words(days: int) -> str:
 
 
 def table_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """The table rows for a terminal. If there are too many rows, they show only the broker with the
-    least headroom for each resource.
+    """The table rows for a terminal. A table that would have too many rows shows only the broker
+    with the least headroom for each resource.
     """
     shown: Sequence[ResourceHeadroom] = answer.rows
     if len(shown) > ROWS_MAX:

@@ -1,17 +1,17 @@
 """The use of each resource in production and at the limit of a run.
 
-The use of a resource is modeled as a line over the load. It has a constant part, and a part that
-grows with the load.
+The use of a resource is modeled as a line over the load. The line has a constant part, and a part
+that grows with the load.
 
 The use of handlers, threads, CPU and bytes grows in proportion to the requests. An idle broker also
 uses a little of each resource, for fetches of followers and for heartbeats. A few trials near the
-limit cannot show this idle part, so it has a prior distribution: near 0, and at most some
-hundredths of the use at the limit.
+limit cannot show the constant part, so the constant part has a prior distribution: near 0, and at
+most some hundredths of the use at the limit.
 
 The use is stated as a share of the resource. If only a run shows the capacity of the resource, the
-use is stated as a rate. The limits of shares are the thresholds of the attribution
-(`metrics.judging.nearness`). Production has one window for the answer, and shorter windows that
-show the scatter of the use.
+use is stated as a rate. The limit of a share is the threshold of the attribution
+(`metrics.judging.nearness`). The answer comes from one window of production. Shorter parts of this
+window show the scatter of the use.
 """
 
 from __future__ import annotations
@@ -541,8 +541,8 @@ def others_of(trial: Trial) -> float:
 
 
 def _counts(trial: Trial, point: Boundary, estimate: float) -> bool:
-    """Whether a trial can be used for a boundary point. Its load must be at most slightly above the
-    limit.
+    """Whether a trial can be used for a boundary point; the load of the trial must be at most
+    slightly above the limit.
     """
     judged = trial.judgements.get(point.goal)
     if judged is None or judged.verdict is Verdict.INVALID or trial.state != ALL_BROKERS:

@@ -53,8 +53,8 @@ def times_of(
     epoch].
 
     The distances between successive times are equal. The times cover at most a week, and only the
-    time for which all logs contain all written records. The result is empty if this time is shorter
-    than a second.
+    time for which all logs contain all written records. The result is empty if the covered time is
+    shorter than a second.
 
     Args:
         logs: the logs of the partitions whose offsets are looked up.
@@ -143,8 +143,8 @@ class Curve:
 
 
 def sum_of(curves: Sequence[Curve]) -> Curve:
-    """The sum of several curves, with the longest of their steps. A curve adds no records before it
-    begins.
+    """The sum of several curves. The step of the sum is the longest step among the curves. Before a
+    curve begins, it adds no records to the sum.
     """
     known = [curve for curve in curves if curve.step_s]
     if not known:
@@ -158,8 +158,8 @@ def sum_of(curves: Sequence[Curve]) -> Curve:
 
 
 def _at(curve: Curve, at_s: float) -> float:
-    """The count at any time. It is interpolated linearly between the curve's times, and is constant
-    before the first and after the last of them.
+    """The count at any time. The count is interpolated linearly between the curve's times, and is
+    constant before the first time and after the last time.
     """
     place = (at_s - curve.times_s[0]) / curve.step_s
     if place <= 0:

@@ -115,7 +115,9 @@ def _lost_of(topic: TopicPart) -> list[str]:
             "part of the workload has only one codec"
         )
     if facts.is_compacted:
-        found.append(f"{facts.name}: compacted topic; the rates count all written records")
+        found.append(
+            f"{facts.name}: the topic is compacted, and the rates count all written records"
+        )
     if batches.offsets > 1.05 * batches.records:
         found.append(
             f"{facts.name}: compaction removed {1 - batches.records / batches.offsets:.0%} of the "

@@ -23,8 +23,8 @@ from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Paylo
 def skew_of(part: Part, partitions: int) -> Figure | None:
     """The exponent of Zipf's law that gives the busiest partition the observed share of records.
 
-    For several topics it is the mean exponent, weighted by their records. The result is None if
-    every topic's records are spread evenly over its partitions.
+    For several topics the result is the mean exponent, weighted by the records of each topic. The
+    result is None if every topic's records are spread evenly over its partitions.
 
     Args:
         partitions: number of partitions of each topic in the workload.
@@ -154,7 +154,7 @@ def learned_part(part: Part, brokers: int) -> LearnedPart:
 
 
 def _producers(part: Part) -> Figure:
-    """The number of producers at scale 1. It is reduced if each of these producers would offer too
+    """The number of producers at scale 1. The number is reduced if each producer would offer too
     few records for a trial.
     """
     found = part.producers
@@ -162,7 +162,7 @@ def _producers(part: Part) -> Figure:
     if int(found.value) <= most:
         return found
     text = (
-        f"{found.value:,} ({found.evidence}); reduced here, because a producer needs "
+        f"{found.value:,} ({found.evidence}); the number is reduced here, because a producer needs "
         f"{RECORDS_LEAST} records in a window of {MEASURE_MAX_S:g} s"
     )
     return replace(found, value=most, source=ASSUMED, evidence=text)
@@ -294,8 +294,8 @@ def _delivery(part: Part, rate: float) -> Keys:
 
 
 def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> Keys:
-    """The keys of linger, batch.size and arrivals, so that batches have the observed number of
-    records.
+    """The keys of linger, batch.size and arrivals, with values that give batches the observed
+    number of records.
     """
     records, how = part.records_per_batch, part.fit
     seen = f"{records:,.4g} records per batch"
@@ -354,7 +354,7 @@ def batch_size_of(
 ) -> int:
     """A `batch.size` with which full batches have the given number of records [B].
 
-    If a value that users commonly set gives this number of records, this value is chosen.
+    If a value that users commonly set gives the same number of records, the result is this value.
 
     Args:
         records: mean number of records in full batches.

@@ -203,8 +203,8 @@ class BatchTally:
         batch_sizes: size [B] → number of batches of this size.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
         wide_ms: the estimated time for which batches were open, if records arrive at random [ms].
-            For each batch with n > 1 records it adds the time between first and latest record,
-            multiplied by n/(n - 1).
+            For each batch with n > 1 records, `wide_ms` includes the time between first and latest
+            record, multiplied by n/(n - 1).
         last_ms: time of the latest record [ms since the epoch].
         followers: number of records that are not the first one in their batch. Batches with append
             times of the broker are left out.

@@ -9,7 +9,8 @@ since the first nights.
 
 Only nights with the same instrument are compared. Nights with another instrument are left out and
 listed. Nights with a regression or an improvement count for the spread (`effects.night_spread`) and
-for a slow loss. Such nights do not count for the mean, because a loss would soon look normal.
+for a slow loss. Nights with a regression or an improvement do not count for the mean, because a
+loss would soon look normal.
 
 The answer of a night is nightly.json for programs, and sentences for people.
 """

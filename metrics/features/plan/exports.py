@@ -48,22 +48,22 @@ class Allowance:
 
     @property
     def mb_per_s(self) -> float:
-        """The payload that a broker, as leader, may receive from producers [MB/s]."""
+        """The payload that a broker may receive from producers as leader [MB/s]."""
         return self.limit.conservative_mb_per_s * self.safety
 
     @property
     def log_mb_per_s(self) -> float:
-        """The bytes that a broker, as leader, may receive from producers, including the overhead of
+        """The bytes that a broker may receive from producers as leader, including the overhead of
         records [MB/s].
 
-        This rate applies to full batches without compression. Headers of small batches add further
+        The rate applies to full batches without compression. Headers of small batches add further
         bytes.
         """
         return self.limit_log_bytes_per_s * self.safety / 1e6
 
     @property
     def received_mb_per_s(self) -> float:
-        """The bytes that a broker may receive, as leader and as follower together [MB/s]."""
+        """The bytes that a broker may receive as leader and as follower together [MB/s]."""
         return self._log_mb_per_s(lambda each: each.replication_factor)
 
     @property
