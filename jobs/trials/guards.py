@@ -95,8 +95,8 @@ def open_guards(
         admin: the client for requests to the cluster.
         run_id: the id of the run, which is part of its topics' names.
         reporter: shows notes and warnings.
-        lock: the lock of the cluster; None for a run without a lock. until_s: the time by which
-            each load ends [s since the epoch]; None for no such time.
+        lock: the lock of the cluster; None for a run without a lock.
+        until_s: the time by which each load ends [s since the epoch]; None for no such time.
         open_canaries: opens the canaries; None without canaries.
     """
     limits, start = config.goal.guards, config.cluster.name_prefix

@@ -89,8 +89,8 @@ class NotIdle:
 
     Attributes:
         text: the reason as a clause that names the broker or the host.
-        invalidates: whether this reason would make a trial that begins now INVALID. is_write_back:
-            whether a host still writes pages of the last load.
+        invalidates: whether this reason would make a trial that begins now INVALID.
+        is_write_back: whether a host still writes pages of the last load.
         is_lag: whether a follower lacks records.
     """
 

@@ -1,10 +1,10 @@
 """The loads before the first trial: a growing load (a climb), and the warm-up of cold brokers.
 
 A first trial at a guessed load may exceed the limit of a shared cluster many times. A climb begins
-with a small share of the load that the brokers have anyway, at most doubles every few seconds, and
-ends within two seconds after a step that is too large. A climb is no evidence for a limit; it only
-shows where the search begins. On cold brokers, whose JVMs have just started, the climb stays at its
-last load until more load does not make the brokers faster.
+with a small share of the load of other clients, at most doubles every few seconds, and ends within
+two seconds after a step that is too large. A climb is no evidence for a limit; it only shows where
+the search begins. On cold brokers, whose JVMs have just started, the climb stays at its last load
+until the brokers no longer become faster.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> flo
 
     Args:
         sample_interval_s: time between two samples [s].
-        reads_rates: whether the idle time is computed from one-minute rates; if so, a step contains
-            an update of these rates.
+        reads_rates: whether the idle time is computed from one-minute rates, so that each step must
+            contain an update of these rates.
     """
     ticks_s = 2 * TICK_S + sample_interval_s if reads_rates else 0.0
     return max(STEP_S, STEP_SAMPLES * sample_interval_s, ticks_s)
@@ -71,7 +71,7 @@ def step_length_s(sample_interval_s: float, *, reads_rates: bool = False) -> flo
 def climb_within(
     most: int, load_max_s: float, stay_s: float, step_s: float, first_max: int | None
 ) -> tuple[Climb, int]:
-    """The climb that fits into a time, and the load of its last step.
+    """The climb that fits into a given time, and the load of the climb's last step.
 
     Args:
         most: largest load of the last step.
@@ -89,7 +89,7 @@ def climb_within(
 
 @dataclass(frozen=True)
 class AtRest:
-    """The readings of the brokers without the run's load; other clients may use the brokers.
+    """The brokers' readings without the run's load; other clients may load the brokers.
 
     Attributes:
         written_per_s: bytes that other clients write [B/s].
@@ -110,8 +110,8 @@ class ClimbWatch:
         context: the open resources of the run.
         pattern: the traffic of the last possible step.
         climb: the steps of the load.
-        is_over: whether the load may end after its growth stopped; see `ends_once`.
-        late_s: longest accepted wait of records, in addition to the producers' linger [s].
+        is_over: returns whether the load may end after its growth stopped; see `ends_once`.
+        late_s: longest time that records may wait in addition to the producers' linger [s].
         idle_at_rest: lowest idle fraction of any broker's request handlers before the run [ratio].
 
     Attributes:
@@ -119,7 +119,7 @@ class ClimbWatch:
         same_since_s: the time at which the growth stopped [s since the epoch]; None while the load
             grows.
         is_short: whether the brokers acknowledged less than the offered load.
-        was_too_large: whether the last step was too large, so that the load ended.
+        was_too_large: whether the load ended because its last step was too large.
         idle: lowest idle fraction of any broker's request handlers at the end of the load [ratio];
             None if it is unknown.
     """
@@ -210,7 +210,7 @@ class ClimbWatch:
 
 
 def _linger_s(pattern: TrafficPattern) -> float:
-    """The time for which the producers' linger delays records [s]; in a mix, the mean over all
+    """The time for which the producers' linger delays records [s]; for a mix, the mean over all
     records.
     """
     waiting = sum(each.records_per_s * each.producer.options.linger_ms for each in pattern.loads)
@@ -218,33 +218,33 @@ def _linger_s(pattern: TrafficPattern) -> float:
 
 
 def is_read(_load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether a load on warm brokers has stayed the same for `READ_S`."""
+    """Whether the load on warm brokers has not changed for `READ_S`."""
     return now_s - since_s >= READ_S - NOTICE_S
 
 
 STEADY_S = 12.0
 """Brokers are warm once the cost of a request has been steady for this time [s]."""
 FALL_MOST, FALL_OVER_S = 0.05, 10.0
-"""The cost of a request is steady if it falls by less than the share `FALL_MOST` in `FALL_OVER_S`
-[s].
+"""The cost of a request is steady if it falls, within `FALL_OVER_S` [s], by a smaller share than
+`FALL_MOST` [ratio].
 """
 COSTS_LEAST = 4
 """Minimum number of measured costs for a steady cost, if samples are rare."""
 
 SHORT_S = 10.0
-"""Length of a load if the time is too short to wait for a steady cost, or if the cost is unknown
-[s]. The readings of a load are taken from its last seconds of this length.
+"""Length of a load that cannot wait for a steady cost, because the time is short or the cost is
+unknown [s]. The readings of each load are taken over this length at its end.
 """
 SHARE, SHARE_SHORT = 0.5, 0.25
-"""Share of `search.load_start_max`, the first guess above the limit, that the warm-up offers.
-`SHARE_SHORT` is for a short warm-up, whose only reading has to show how far away the limit is.
+"""Share of `search.load_start_max` that the warm-up offers [ratio]. `SHARE_SHORT` is for a short
+warm-up, whose only reading has to show how far away the limit is.
 """
 
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
-"""If the load left no idle time, up to `LOOKS_MAX` readings follow, at a half, a quarter and an
-eighth of the load. Each reading takes `LOOK_S`, after at most `LOOK_BEGUN_S` of the same load [s],
-and saves a trial.
+"""If the handlers had no idle time under the load, up to `LOOKS_MAX` readings follow, at 1/2, 1/4
+and 1/8 of the load. A reading takes `LOOK_S` [s] and begins at most `LOOK_BEGUN_S` [s] after the
+start of its load. Each reading saves a trial.
 """
 
 BUSY_LEAST = 0.2
@@ -262,7 +262,7 @@ class FirstLoads:
     Args:
         context: the open resources of the run.
         load_max_s: longest time under load [s].
-        climbs: whether warm brokers also get a climb, which shows where the search begins.
+        climbs: whether warm brokers, too, get a climb, which shows where the search begins.
 
     Attributes:
         proof: proves the exporters' series with the first load.
@@ -278,11 +278,12 @@ class FirstLoads:
         self._context.reporter.report(PhaseStarted(text))
 
     def light(self, topics: TopicSet, at_rest: AtRest) -> bool:
-        """Offer a light load on warm brokers if one is due; return whether a load was offered.
+        """Offer a light load on warm brokers if such a load is due; return whether a load was
+        offered.
 
         Args:
             topics: the topics of the load.
-            at_rest: the readings without the run's load; they bound the first step of a climb.
+            at_rest: the readings without the run's load, which bound the first step of a climb.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
@@ -316,12 +317,12 @@ class FirstLoads:
     def warm(self, topics: TopicSet, at_rest: AtRest) -> None:
         """Load cold brokers until their cost per request is steady.
 
-        The history of the run keeps the reading at the end of the load. If the load left the
-        handlers no idle time, short loads follow, each half as large as the one before, until the
-        reading shows how far the limit is.
+        The history of the run keeps the reading at the end of the load. If the handlers had no idle
+        time under the load, short loads follow until a reading shows how far away the limit is.
+        Each short load is half as large as the previous load.
 
-        A cold JVM reaches less than half of its speed, and its compilers need a minute or more on
-        few cores, so the load has no fixed length. If an executor is lost, the load is repeated.
+        The load has no fixed length: a cold JVM reaches less than half of its speed, and on few
+        cores its compilers need a minute or more. If an executor is lost, the load is repeated.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
@@ -417,18 +418,19 @@ class FirstLoads:
     ) -> tuple[float, bool]:
         """Offer a growing load, and keep its reading.
 
-        If brokers acknowledge too little in a step although their handlers have idle time, cold
-        brokers or tasks may have paused for a moment. So the load grows once more, up to this step.
+        If brokers acknowledge too little in a step although their handlers have idle time, a short
+        pause of cold brokers or of tasks may be the reason. The load then grows once more, up to
+        this step.
 
         Args:
             topics: the topics of the load.
             name: name of the load, unique within the run.
             at_rest: the readings without the run's load.
-            is_cold: whether brokers are cold, so that the last load stays until the cost of a
+            is_cold: whether brokers are cold, so that the last step lasts until the cost of a
                 request is steady.
 
         Returns:
-            The length of the load [s], and whether its last step was not too large.
+            The length of the load [s], and False if its last step was too large.
         """
         loaded_s, watch = self._climb_once(topics, name, at_rest, self._load_max_s, None, is_cold)
         left_s = self._load_max_s - loaded_s
@@ -487,7 +489,7 @@ class FirstLoads:
 
 
 def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
-    """The lightest load that proves the exporters' series, at most the load of a warm-up."""
+    """The lightest load that proves the exporters' series, but at most the load of a warm-up."""
     heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
     load = 1
     while True:
@@ -500,8 +502,8 @@ def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
 def is_steady(costs: Sequence[float], interval_s: float) -> bool:
     """Whether the cost of a request has been steady for `STEADY_S`.
 
-    The result depends on the slope of a straight line through the costs, because costs of
-    consecutive seconds differ by 10 % even on brokers that have been warm for a long time.
+    The result depends on the slope of a straight line through the costs, because the costs of
+    consecutive seconds differ by 10 % even on warm brokers.
 
     Args:
         costs: the cost of a request in each interval, oldest first, in any unit.
@@ -516,14 +518,14 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
 
 
 def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether brokers are warm, that is the cost of a request is steady; also reports the progress.
+    """Whether brokers are warm, so that the cost of a request is steady; the progress is reported.
 
     If the cost is unknown, brokers are warm after `SHORT_S` of load.
 
     Args:
         load: the running load.
         now_s: the driver's time [s since the epoch].
-        since_s: the time since which the load is the same [s since the epoch].
+        since_s: the time of the last change of the load [s since the epoch].
     """
     loaded_s = now_s - (load.channel.start_s or since_s)
     costs_ms = costs_between(load.samples.nodes, load.brokers, since_s)
@@ -539,8 +541,8 @@ def costs_between(
 ) -> list[float]:
     """The mean cost of a request over all brokers, in each interval between two samples [ms].
 
-    Intervals without requests are left out. The last interval is the last one with samples of every
-    broker.
+    Intervals without requests are left out. The result ends with the last interval that has samples
+    of every broker.
 
     Args:
         samples: samples of the nodes, oldest first.
@@ -565,7 +567,8 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
     """The highest load that the generator can offer, computed from the busy share of its busiest
     task.
 
-    None if the task was hardly busy, because then most of its time was not spent on records.
+    The result is None if the task was hardly busy, because such a task spent little of its time on
+    records.
     """
     busy = client.counts.loop_busy
     if busy < BUSY_LEAST or client.duration_s <= 0:
@@ -575,16 +578,16 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
 
 
 def can_climb(context: RunContext, message_bytes: int) -> bool:
-    """Whether a load can grow by its producers: the searched axis is their number or the scale of a
-    mix, and the producers have a fixed rate.
+    """Whether a load can grow by adding producers: the searched axis is the number of producers or
+    the scale of a mix, and the producers have a fixed rate.
     """
     axis = context.config.axis
     return axis in {NP, SCALE} and not context.pattern(message_bytes, 1).producer.closed_loop
 
 
 def share_and_length(load_max_s: float) -> tuple[float, float]:
-    """The share of the first guess above the limit that a warm-up offers, and the longest time of
-    this load [s].
+    """The share of `search.load_start_max` that a warm-up offers, and the longest time of this load
+    [s].
 
     Args:
         load_max_s: longest time under load, all readings included [s].
@@ -596,8 +599,8 @@ def share_and_length(load_max_s: float) -> tuple[float, float]:
 
 
 def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) -> TrafficPattern:
-    """The first load of a warm-up: a share of the search's first guess above the limit, or less if
-    the guards allow less.
+    """The first load of a warm-up: a share of `search.load_start_max`, or less if the guards allow
+    less.
 
     Args:
         context: the open resources of the run.
@@ -616,17 +619,17 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
 def _unscored(
     context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
 ) -> TrafficPattern:
-    """A pattern with a window of `measure_s` after a warm-up of `begun_s` [s]."""
+    """The pattern with a warm-up of `begun_s` [s] and then a window of `measure_s` [s]."""
     trial = context.workload.trial
     phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
     return pattern.with_phases(phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:
-    """Busy time of one request handler for a produce request, divided by the number of handlers
+    """Busy time of a request handler for each produce request, divided by the number of handlers
     [ms].
 
-    The time includes the fetch requests of followers.
+    The busy time includes the work for the followers' fetch requests.
     """
     idle, rate = window.handler_idle, window.produce.per_s
     if idle is None or not rate:

@@ -1,4 +1,4 @@
-"""A polling thread that ends with a `with` block; its errors are raised at the end of the block."""
+"""A polling thread that ends with a `with` block; the end of the block raises its errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def watching(
         look: the repeated call; returns the time until its next call [s], or None for no further
             call.
         first_after_s: time before the first call [s].
-        fail: is called after a failed call, to end the block early; `TaskChannel.fail` for a load.
+        fail: ends the block early after a failed call; for a load, `TaskChannel.fail`.
 
     Raises:
         Exception: the error of a failed call, if the block itself ended without an error.

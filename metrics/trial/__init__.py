@@ -1,1 +1,3 @@
-"""The record of one trial: counts, windows, judgements, and the values derived from them."""
+"""The record of one trial: its counts, windows and judgements, and the values that are derived from
+these.
+"""

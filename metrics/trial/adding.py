@@ -1,8 +1,8 @@
-"""Sum of the counts of all tasks of a trial; the annotation of a field states how to add its
-values.
+"""The sum of the counts of all tasks of a trial; the annotation of a field states how its values
+are added.
 
 By default numbers are summed, maps are summed key by key, tuples are joined, and histograms and
-dataclasses are added. `Annotated` with one of the words below selects another rule.
+dataclasses are added. `Annotated` with one of the constants of this module selects another rule.
 
 `Histogram` counts values in an HdrHistogram, and can be added to the histogram of another task.
 
@@ -39,7 +39,7 @@ Part = TypeVar("Part")
 
 
 def total(parts: Iterable[Part]) -> Part:
-    """Add all parts; the sum has the type of the parts.
+    """Return the sum of all parts, which has the type of the parts.
 
     Raises:
         ValueError: there are no parts.
@@ -89,15 +89,15 @@ def _maps_added(maps: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
 
 @functools.cache
 def _rules(kind: Any) -> dict[str, str | None]:
-    """Field → the word that selects its rule; None for the default rule."""
+    """Field → the constant that selects the field's rule; None for the default rule."""
     hints = get_type_hints(kind, include_extras=True)
     marks = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
     return {name: next((m for m in own if m in _WORDS), None) for name, own in marks.items()}
 
 
 HIGHEST = 3_600_000_000
-"""Highest value that a histogram counts; a larger value counts as this one. For times [µs] it is
-one hour.
+"""Highest value that a histogram distinguishes; a larger value is counted as this value. For times
+[µs] it is one hour.
 """
 
 _LOWEST = 1
@@ -105,8 +105,7 @@ _DIGITS = 3
 
 
 class Histogram:
-    """Histogram of values from 1 to 3.6e9, accurate to three digits: times [µs] or shares
-    [millionths].
+    """Histogram of times [µs] or shares [millionths] from 1 to 3.6e9, accurate to three digits.
 
     Quantiles of several tasks cannot be averaged, but their histograms can be added. Tasks send a
     histogram as base64 text.
@@ -195,7 +194,7 @@ class Quantiles:
 
 
 SLICES_MAX = 120
-"""Highest number of slices of a window; it bounds the space that the slices of a long window take.
+"""Highest number of slices of a window, so that the slices of a long window take little space.
 """
 
 
@@ -211,7 +210,7 @@ class SlicedTimes:
 
     Attributes:
         slice_s: length of a slice [s].
-        by_slice: number of the slice, from 0 → rounded latency [µs] → number of records.
+        by_slice: number of a slice (from 0) → rounded latency [µs] → number of records.
     """
 
     slice_s: Annotated[int, LARGEST] = 1
@@ -258,8 +257,8 @@ _PARTS = 1_000_000
 
 @dataclass(frozen=True)
 class ProducerShares:
-    """Achieved shares of producers: records acknowledged in the window over records due in it
-    [ratio].
+    """Achieved shares of producers: records acknowledged in the window, divided by records due in
+    the window [ratio].
 
     Attributes:
         lowest, highest: the lowest and the highest share of any producer.
@@ -274,8 +273,8 @@ class ProducerShares:
 
     @classmethod
     def of(cls, producers: Iterable[tuple[int, int, int]]) -> ProducerShares:
-        """The shares from (index, acknowledged records, due records); producers without due records
-        are left out.
+        """The shares, computed from (index, acknowledged records, due records); producers without
+        due records are left out.
         """
         shares = [(acked / due, index) for index, acked, due in producers if due > 0]
         if not shares:
@@ -285,7 +284,7 @@ class ProducerShares:
         return cls(min(shares)[0], max(shares)[0], worst, parts)
 
     def plus(self, other: ProducerShares) -> ProducerShares:
-        """The shares of the producers of two tasks."""
+        """The sum of the shares of two tasks: the shares of the producers of both."""
         if self.lowest is None or other.lowest is None:
             return other if self.lowest is None else self
         assert self.highest is not None and other.highest is not None, "known with the lowest"
@@ -314,8 +313,8 @@ class ProducerSpan:
     """The range of the achieved shares of all producers.
 
     Attributes:
-        min: the lowest share of any producer: records acknowledged in the window over records due
-            in it [ratio].
+        min: the lowest share of any producer [ratio]; a share is the number of records acknowledged
+            in the window, divided by the number of records due in the window.
         p50: the share that half of the producers do not exceed [ratio].
         max: the highest share of any producer [ratio].
         worst: index of the producer whose share is farthest from 1.

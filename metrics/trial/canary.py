@@ -1,5 +1,5 @@
-"""Latencies and failures that the canary, a small client that runs beside the load, measures at
-each broker.
+"""Latencies and failures at each broker, measured by the canary: a small client that runs beside
+the load.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ class CanaryTime:
     Attributes:
         broker_id: the leader of the record's partition.
         sent_s: when the record was sent [s since the epoch].
-        acked_ms: time from the send to the acknowledgement [ms]; without an acknowledgement, the
-            time from the send until now.
+        acked_ms: time from the send to the acknowledgement or, for an unacknowledged record, until
+            now [ms].
         read_ms: time until the record was read back [ms]; None if the record is not read yet.
-        has_failed: whether the record was refused or lost after `acked_ms` instead of acknowledged.
+        has_failed: whether the record was refused or lost; `acked_ms` is then the time until this
+            failure.
     """
 
     broker_id: int
@@ -52,8 +53,9 @@ class CanaryWindow:
         max_ms: longest time to an acknowledgement.
         read_p99_ms: time to the read that 99 % of the records do not exceed.
         at_rest_p99_ms: like `p99_ms`, for records before the run.
-        over_time_p99_ms: like `p99_ms`, in each slice of a second; NaN in slices without records.
-        failed: number of records that were refused or lost; the times above exclude these records.
+        over_time_p99_ms: like `p99_ms`, for each slice of one second; NaN in slices without
+            records.
+        failed: number of records that were refused or lost, which the times exclude.
     """
 
     broker_id: int
@@ -149,7 +151,7 @@ class CanaryReading:
 
     @property
     def fails(self) -> bool:
-        """Whether clearly more records to the broker fail than before the run."""
+        """Whether the share of failed records is clearly higher than before the run."""
         return self.failed_share > self.at_rest_failed_share + FAILED_RISE_MAX
 
     def is_beyond(self, most_ms: float, rise_max: float) -> bool:
@@ -164,7 +166,9 @@ class CanaryReading:
 
     @property
     def words(self) -> str:
-        """A sentence about the failures or the waits of the broker's clients."""
+        """A sentence about the failures of the broker's clients or, if none fail, about their
+        waits.
+        """
         if self.fails:
             return (
                 f"{self.failed_share:.0%} of the canaries' records to broker {self.broker_id} "
@@ -179,7 +183,8 @@ class CanaryReading:
 def worst_of(
     times: Iterable[CanaryTime], at_rest: Iterable[CanaryTime], since_s: float
 ) -> CanaryReading | None:
-    """The reading of the broker whose clients fail or, if no clients fail, wait longest.
+    """The reading of the broker whose clients fail; if no clients fail, of the broker whose clients
+    wait longest.
 
     Args:
         times: all records of the canary.
@@ -187,7 +192,7 @@ def worst_of(
         since_s: records that ended before this time are ignored [s since the epoch].
 
     Returns:
-        None if no broker has enough records from before the run.
+        The reading; None if no broker has enough records from before the run.
     """
     recent = _by_broker(each for each in times if each.sent_s + each.acked_ms / 1e3 >= since_s)
     rest = _by_broker(at_rest)

@@ -1,4 +1,4 @@
-"""The counts of a trial's clients, the report of each task, and the sum of all reports over the
+"""The counts of a trial's clients: the report of each task, and the sum of all reports on the
 window.
 """
 
@@ -39,18 +39,18 @@ def _errors() -> dict[int, Errors]:
 
 @dataclass
 class ProducerAccounts:
-    """Records of each producer, by its number. Producer n writes to topic n modulo the number of
-    topics.
+    """Numbers of records of each producer; the keys are the numbers of the producers. Producer n
+    writes to topic n modulo the number of topics.
 
     Attributes:
         offered: records due by the schedule.
         sent: records handed to a socket, each counted once.
         acked: records acknowledged.
-        failed: records that ended in an error, by the name of Kafka's error. `failed`, `retried`
-            and `duplicates` contain only producers with such records.
-        retried: records sent again, counted each time.
+        failed: records that ended in an error, by the name of Kafka's error; only producers with
+            such records.
+        retried: records sent again, counted each time; only producers with such records.
         duplicates: highest possible number of records in the logs beyond the acknowledged and the
-            failed records.
+            failed records; only producers with such records.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -67,8 +67,7 @@ class BrokerAccount:
 
     Attributes:
         requests: produce requests handed to a socket.
-        silent_s: longest time in which any task received no answer although its requests waited for
-            an answer [s].
+        silent_s: longest time for which the requests of a task waited and no answer came [s].
         waiting_connections: connections with unacknowledged records at the window's end.
         missing_records: records due and not acknowledged at the window's end.
     """
@@ -81,7 +80,7 @@ class BrokerAccount:
 
 @dataclass
 class Counts:
-    """Counts of producers: of a running engine, of a task at its end, or of all tasks of a trial.
+    """Counts of the producers of a running engine, of a finished task, or of all tasks of a trial.
 
     The whole trial is its warm-up, its window and its drain. Bytes are payload, that is keys and
     values.
@@ -94,7 +93,7 @@ class Counts:
         offered_bytes: payload of the offered records.
         acked_bytes: payload of the acknowledged records.
         unsent_own_records: records due and unsent at the window's end although their connection had
-            room, so that the generator delayed them, not the brokers.
+            room; the generator, not the brokers, delayed these records.
         log_bytes: size of the record batches acknowledged over the whole trial, as brokers count
             them; None if a client library does not report it.
         acked_by_partition: partition, numbered through all topics → records acknowledged over the
@@ -271,7 +270,7 @@ which are updated when a request handler's poll of up to 0.3 s ends.
 
 @dataclass(frozen=True)
 class ClockOffset:
-    """The offset of a clock from the driver's, measured by a round trip to the driver.
+    """The offset of a clock from the driver's clock, measured by a round trip to the driver.
 
     Attributes:
         offset_s: time by which the clock is ahead of the driver's clock [s]; below 0 if the clock
@@ -347,7 +346,7 @@ class ClockChange:
 
 
 def furthest(offsets: Iterable[ClockOffset]) -> ClockOffset | None:
-    """The offset with the largest `least_s`; None without any."""
+    """The offset with the largest `least_s`; None without an offset."""
     return max(offsets, key=lambda each: each.least_s, default=None)
 
 
@@ -378,9 +377,9 @@ def _furthest_by_host(
 
 
 EDGE_DEVIATIONS = 3.0
-"""Number of standard deviations of the records that may be hidden at the edges of a window."""
+"""Number of standard deviations of the records that may be uncounted at the edges of a window."""
 EDGE_SHARE_MAX = 0.25
-"""Largest share of a mix's records that may be hidden at the edges of a window [ratio]."""
+"""Largest share of a mix's records that may be uncounted at the edges of a window [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -446,12 +445,12 @@ class ClientWindow:
 
     @property
     def edge_share(self) -> float:
-        """Share of a mix's records that may be hidden at the edges of the window [ratio]; 0 without
-        a mix.
+        """Share of a mix's records that may be uncounted at the edges of the window [ratio]; 0
+        without a mix.
 
-        A batch that is open at an edge counts on the other side of this edge. With few producers,
-        the batches at the two edges do not cancel out: their difference has a standard deviation of
-        a batch / √6 for each producer.
+        A batch that is open at an edge of the window is counted on the other side of this edge.
+        With few producers, the batches at the two edges do not cancel out: their difference has a
+        standard deviation of a batch / √6 for each producer.
         """
         accounts = [self] if self.is_part else list(self.parts.values())
         offered = self.counts.offered_records
@@ -462,12 +461,14 @@ class ClientWindow:
 
     @property
     def _edge_deviation(self) -> float:
-        """Standard deviation of the number of records that are hidden at the edges of a window."""
+        """Standard deviation of the number of uncounted records at the edges of a window."""
         each, count = self.counts.records_per_request, len(self.counts.by_producer.acked)
         return (each or 0.0) * math.sqrt(count / 6)
 
     def account_of_group(self, group: int) -> ClientWindow:
-        """The window of the part that a consumer group reads; without a mix, the whole window."""
+        """The window of the part of a mix that a consumer group reads; without a mix, the whole
+        window.
+        """
         found = (
             each
             for each in self.parts.values()
@@ -476,7 +477,9 @@ class ClientWindow:
         return next(found, self)
 
     def lateness_ms(self, quantile: str) -> float:
-        """The generator's own delay at a quantile such as `p99` [ms]; NaN without sends."""
+        """The delay of sends by the generator itself at a quantile such as `p99` [ms]; NaN without
+        sends.
+        """
         found: float = getattr(self, f"lateness_{quantile}_ms")
         return found
 
@@ -515,16 +518,15 @@ class ClientWindow:
 
     @property
     def held_up_records(self) -> int:
-        """Missing records (`shortfall_records`) that the generator itself delayed.
-
-        More records may wait at the window's end, because some of the waiting records were due
-        before the window.
+        """Missing records (`shortfall_records`) that the generator itself delayed. The number of
+        records that wait at the window's end can be larger, because some of them were due before
+        the window.
         """
         return min(self.counts.unsent_own_records, self.shortfall_records)
 
 
 WINDOW_TOLERANCE_S = 0.001
-"""Largest accepted time between the windows of two tasks of one trial [s]."""
+"""Largest accepted time between the starts, or the ends, of the windows of two tasks [s]."""
 
 
 @dataclass(frozen=True)
@@ -576,10 +578,10 @@ class TaskReport:
         start_s, end_s: start and end of the measured window, which is the same for all tasks [s
             since the epoch].
         produced, consumed: the reports of its producers and consumers.
-        clock: offset of its host's clock; the larger one of the offsets before and after the load.
+        clock: offset of its host's clock, the larger of the two offsets before and after the load.
         kernel_buffers: its host's limits of socket buffers; None if they are unknown.
-        error: the reason why the task could not take part or did not finish, or None.
-        is_refused: True for an error of the configuration, which a retry cannot remove.
+        error: the reason why the task could not take part or did not finish; None without an error.
+        is_refused: True if `error` is an error of the configuration, which a retry cannot remove.
         host_samples: samples of its host during the load; only one task of each host reports them.
         clock_change: the change of the clock's offset from before the load to after it.
         part: name of the part of a mix that the task offers; empty for other traffic.
@@ -601,13 +603,15 @@ class TaskReport:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> TaskReport:
-        """The report from a row by `Row.asDict(recursive=True)` or Arrow's `to_pylist()`."""
+        """The report that a row contains; the row comes from `Row.asDict(recursive=True)` or
+        Arrow's `to_pylist()`.
+        """
         return restored(cls, row)
 
 
 def merge(reports: Iterable[TaskReport]) -> ClientWindow:
-    """Merge the reports of all tasks of one trial into one window, with a window of each part of a
-    mix.
+    """Merge the reports of a trial's tasks into one window, which contains a window for each part
+    of a mix.
 
     The error of each failed task is in `task_errors`.
 

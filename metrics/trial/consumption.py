@@ -1,6 +1,4 @@
-"""The counts of consumer groups: of the members of one task, and of a whole group with its lag and
-its read ranges.
-"""
+"""The counts of consumer groups, for the members in one task and for a whole group."""
 
 from __future__ import annotations
 
@@ -43,14 +41,14 @@ class ReadRange:
 
 @dataclass
 class GroupCounts:
-    """Counts of the members of one group, in the engine, for a task, and for all tasks.
+    """Counts of the members of one group in a running engine, in a task, or in all tasks.
 
     Attributes:
         group: number of the group, from 0.
         members: number of members.
         records: records read inside the window.
-        wire_bytes: size of the record batches read inside the window; if a client library decodes
-            the batches, the size of keys and values.
+        wire_bytes: size of the record batches read inside the window, or of the keys and values if
+            a client library decodes the batches.
         lag_records: records that are available and not read yet, measured at the window's start and
             every `LAG_INTERVAL_S` after it.
         errors: error name → number of errors over the whole trial.
@@ -59,7 +57,7 @@ class GroupCounts:
         rebalances: number of assignments of partitions, without the first assignment of each
             member.
         unread_records: records acknowledged and not read by the end of the drain.
-        notes: notes of the consumers for the user, one sentence each.
+        notes: notes of the consumers for the user; each note is a sentence.
         throttle_ms: throttle time that fetch responses reported over the whole trial, summed; None
             in rows of older versions.
         last_read_s: time from the window's start to the read of the last record [s]; None without
@@ -87,7 +85,7 @@ class GroupShare:
     Attributes:
         counts: counts of the members.
         latency_us: time from the intended send to the receipt of a record [µs].
-        read_ranges: all ranges that the members read over the whole trial.
+        read_ranges: all ranges of offsets that the members read over the whole trial.
     """
 
     counts: GroupCounts
@@ -102,8 +100,8 @@ class GroupWindow:
     Attributes:
         counts: counts of the group.
         latency: time from the intended send to the receipt of a record.
-        records_total: records read over the whole trial, including the drain and records read
-            again.
+        records_total: records read over the whole trial, drain included; a record that is read
+            again counts again.
         reread_records: records read more than once, which a rebalance can cause.
         read_by_partition: the ranges of offsets that the group read over the whole trial.
     """
@@ -158,7 +156,7 @@ def lag_slope(lag_records: Sequence[int], interval_s: float) -> float:
 
 
 def join_ranges(read_ranges: Iterable[ReadRange]) -> tuple[ReadRange, ...]:
-    """Join adjacent and overlapping ranges of each partition; the result is sorted by partition and
+    """Join the adjacent and overlapping ranges of each partition, and sort them by partition and
     offset.
 
     An offset that several ranges contain is counted once.

@@ -3,9 +3,10 @@ goal.
 
 The lag of a follower is computed from the end offsets of all replicas. Kafka's own readings of the
 lag (`MaxLag`, and `offsetLag` of a log directory) compare the follower with the high watermark,
-which waits for the slowest follower in the ISR. So these readings stay low until the follower has
-left the ISR, after `replica.lag.time.max.ms`. Bytes that brokers receive and copy are not used
-either: they include other clients' topics, and differ if a broker compresses the batches again.
+which waits for the slowest follower in the ISR. Kafka's readings therefore stay low until the slow
+follower has left the ISR, after `replica.lag.time.max.ms`. The received and copied bytes of brokers
+are not used either, because they include other clients' topics and change if a broker compresses
+batches again.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ class FollowerLag:
             [1/s].
         copied_records_per_s: records that followers copied [1/s].
         duration_s: time between the first and the last reading in the window [s].
-        uncertain_s: time that both readings took, because brokers answer at different moments [s].
-        broker_id: the broker that lacks the most records.
+        uncertain_s: time that both readings took [s]; brokers answer at different moments within
+            this time.
+        broker_id: the follower that lacks the most records.
         followers: number of brokers that are followers.
     """
 
@@ -124,7 +126,7 @@ ENDED_EARLY = "ended_early"
 
 
 def part_label(part: str) -> str:
-    """The first words of a reason that applies to one part of a mix only."""
+    """The first words of a reason that applies only to one part of a mix."""
     return f"part {part}: "
 
 
@@ -156,8 +158,8 @@ class Judgement:
     Attributes:
         verdict: `SUSTAINED`, `OVERLOADED` or `INVALID`.
         reasons: reasons of the verdict, the most important first.
-        utilization: indicator → measured value relative to the threshold, 1 at the threshold. The
-            search uses it to choose loads (`search.model.Observation.indicators`).
+        utilization: indicator → measured value relative to the threshold, 1 at the threshold; the
+            search uses these values to choose loads (`search.model.Observation.indicators`).
         limited_by: the limiting resource of an overload or a closed loop.
         attribution: the evidence for the limiting resource in one sentence.
     """
@@ -175,7 +177,7 @@ class Judgement:
 
     @property
     def is_by_generator(self) -> bool:
-        """True if the trial is INVALID and the generator is the only cause."""
+        """True if the trial is INVALID, and only the generator is the cause."""
         return self.verdict is Verdict.INVALID and self.rules == {GENERATOR_LIMITED}
 
 
@@ -188,10 +190,10 @@ class ClusterFacts:
             trial INVALID.
         isr_window_s: shortest window in which an ISR change can be detected, from the brokers'
             `replica.lag.time.max.ms` [s]; None without followers.
-        rate_window_s: shortest window that contains an update of each one-minute rate, and enough
-            scrapes of a Prometheus server [s]; None if neither is read.
-        under_replicated_at_rest: broker id → under-replicated partitions before the run or before
-            the trial, the smaller number of both.
+        rate_window_s: shortest window that contains an update of each one-minute rate and enough
+            scrapes of a Prometheus server [s]; None if the run reads neither rates nor a server.
+        under_replicated_at_rest: broker id → under-replicated partitions at rest: the smaller of
+            the numbers before the run and before the trial.
         queued_max_requests: broker id → its `queued.max.requests`; only brokers whose property
             could be read.
         offline: number of brokers that are offline on purpose; controllers report them as fenced.
@@ -225,14 +227,14 @@ class Evidence:
         hosts: the windows of the machines of brokers and of tasks, if their metrics are known.
         end_offsets: partition → end offsets (before, after) the trial, for comparison with the
             records acknowledged and read; None if they were not read.
-        moved_leaders: broker id → partitions of the trial's topics that the broker led before the
-            load and no longer leads after the load; None if the leaders were not read.
+        moved_leaders: broker id → partitions of the trial's topics whose leadership the broker lost
+            during the load; None if the leaders were not read.
         others: the load of other clients; None if the brokers' metrics do not show it.
         any_isr_changed_share: share of the samples in which at least one broker shows an ISR change
             or under-replicated partitions [ratio].
-        broker_sockets: broker id → its sockets to clients, if the broker runs on this machine. The
+        broker_sockets: broker id → its sockets to clients, if the broker runs on this machine; the
             counters cover the time between the first and the last sample.
-        refusals: reasons why the trial was not made or was ended, so that it is INVALID.
+        refusals: reasons why the trial is INVALID because it was not made or was ended.
         planned_s: planned length of the window [s]; 0 if it is unknown.
         closed_loop: True if producers sent without a rate, so that no record can be missing or
             late.
@@ -272,7 +274,7 @@ class Evidence:
 
     @column
     def end_offset_growth_records(self) -> int | None:
-        """Growth of the end offsets over the whole trial."""
+        """Sum of the growth of all partitions' end offsets over the whole trial."""
         growth = self.growth_by_partition
         return None if growth is None else sum(growth.values())
 
@@ -296,7 +298,7 @@ class Evidence:
         return {name: replace(self, client=own) for name, own in self.client.parts.items()}
 
     def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
-        """The windows of a broker's host, one for each name of the host."""
+        """The windows of a broker's host, one window for each name of the host."""
         return self._hosts_by_broker.get(broker_id, ())
 
     @cached_property
@@ -333,8 +335,9 @@ class Evidence:
 
     @property
     def lost_by_partition(self) -> dict[int, int]:
-        """Partition → acknowledged records, and commit and abort records of transactions, that its
-        log lacks. Empty if no records are missing, or if end offsets were not read.
+        """Partition → number of records that its log lacks: acknowledged records, and commit and
+        abort records of transactions. The result is empty if no records are missing, or if end
+        offsets were not read.
         """
         growth, counts = self.growth_by_partition, self.client.counts
         acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
@@ -355,8 +358,8 @@ class Evidence:
 
     @property
     def isr_changed_share(self) -> float | None:
-        """Share of samples with an ISR change at any broker [ratio]. Older rows have only a share
-        of each broker; then it is the largest of these shares.
+        """Share of samples with an ISR change at any broker [ratio]. Older rows contain only a
+        share of each broker; for such a row, the result is the largest of these shares.
         """
         if self.any_isr_changed_share is not None:
             return self.any_isr_changed_share
@@ -372,12 +375,10 @@ class Evidence:
 
     @property
     def handler_s_per_mb(self) -> float | None:
-        """Time that a broker's request handlers, all of them together, need for each MB of payload
-        [s/MB].
-
-        The time is the busy share of the handlers over the payload of each broker [MB/s]. Its
-        inverse is the payload that would keep the handlers fully busy if the cost of a MB did not
-        change with the load.
+        """Time that all request handlers of a broker together need for each MB of payload [s/MB].
+        The time is the busy share of the handlers, divided by the broker's payload rate [MB/s]. Its
+        inverse is the payload rate at which the handlers would be fully busy, if the cost of a MB
+        did not change with the load.
         """
         idle = [each.handler_idle for each in self.brokers if each.handler_idle is not None]
         achieved = self.client.achieved_mb_per_s
@@ -388,11 +389,10 @@ class Evidence:
 
     @property
     def log_bytes_per_byte(self) -> float | None:
-        """Bytes of record batches that brokers received from all producers over our payload
-        [ratio].
-
-        The ratio is below 1 if compression saves more bytes than the framing costs. It is None if a
-        broker does not show its received bytes, or if no record was acknowledged.
+        """Bytes of record batches that brokers received from all producers, divided by our payload
+        [ratio]. The ratio is below 1 if compression saves more bytes than the framing adds. The
+        result is None if a broker does not show its received bytes, or if no record was
+        acknowledged.
         """
         taken = [each.bytes_in_per_s for each in self.brokers]
         achieved = self.client.achieved_mb_per_s

@@ -1,8 +1,8 @@
 """The load of other clients on the brokers during a trial, compared with their usual level.
 
 The usual level is measured without our load, over minutes, in readings of about a second each, so
-that its standard deviation is known. A difference that the deviation explains is normal; a larger
-difference means that the load of other clients changed.
+that its standard deviation is known. A small difference, which the standard deviation explains, is
+normal; a larger difference is a change of the load.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ for a transaction of ten partitions that are added one by one.
 
 
 SCATTER_LEAST = 0.25
-"""Minimum standard deviation of a rate from second to second that an answer mentions, as a share of
-the rate.
+"""An answer mentions the standard deviation of a rate between seconds only if it is at least this
+share of the rate [ratio].
 """
 
 BEYOND_DEVIATIONS = 2.0
-"""The load of other clients changed if it differs from its usual level by more than this number of
+"""Smallest difference from the usual level that counts as a change of the load of other clients, in
 standard deviations.
 """
 
@@ -155,7 +155,7 @@ class Rate:
 
     @classmethod
     def of(cls, amounts: Sequence[tuple[float, float]]) -> Rate:
-        """The rate of (seconds, amount) pairs."""
+        """The mean rate and its standard deviation, from readings as (seconds, amount)."""
         whole_s = sum(lasted_s for lasted_s, _ in amounts)
         mean = sum(amount for _, amount in amounts) / whole_s
         spread = sum(lasted_s * (amount / lasted_s - mean) ** 2 for lasted_s, amount in amounts)
@@ -163,7 +163,7 @@ class Rate:
 
     @property
     def high(self) -> float:
-        """Upper bound of a normal rate, as in a burst: the mean plus one standard deviation."""
+        """The rate in a usual burst: the mean plus one standard deviation."""
         return self.mean + self.deviation
 
 
@@ -212,7 +212,7 @@ class Level:
 
     @property
     def is_notable(self) -> bool:
-        """True if other clients load the brokers, all the time or in bursts."""
+        """True if other clients load the brokers, always or in bursts."""
         return _are_notable(self.messages, self.written, self.read or Rate())
 
     @property
@@ -245,7 +245,7 @@ class Change:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """One quantity of the traffic, with its words in messages and the largest ignored change."""
+    """One quantity of the traffic: its words in messages, and its largest ignored change."""
 
     verb: str
     unit: str
@@ -254,7 +254,7 @@ class _Quantity:
     negligible: float
 
     def change(self, now: Rate, level: float, of_all: float) -> Change:
-        """The difference of a rate from its usual level, as a share of the rate of all clients."""
+        """The difference of a rate from its usual level, divided by the rate of all clients."""
         off = now.mean - level
         beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * now.deviation)
         is_negligible = abs(off) <= self.negligible or of_all <= 0
@@ -380,7 +380,7 @@ class OtherLoad:
 
     @property
     def is_notable(self) -> bool:
-        """True if other clients had more than a negligible load, all the time or in bursts."""
+        """True if the load of other clients was more than negligible, always or in bursts."""
         return _are_notable(self.messages, self.written or Rate(), self.read or Rate())
 
     @property
@@ -473,7 +473,7 @@ def others_in(
 
 
 def _read_bytes(client: ClientWindow) -> float:
-    """The size of the batches that our consumer groups read [B]."""
+    """The size of all batches that our consumer groups read [B]."""
     total = 0.0
     for group in client.groups:
         counts = client.account_of_group(group.counts.group).counts

@@ -19,7 +19,7 @@ class SocketCounts:
     Attributes:
         connections: connections that were open.
         watched: connections that were sampled.
-        looks: number of samples, summed over all connections.
+        looks: number of samples of all connections.
         waiting_looks: number of samples in which data waited for the answer to an earlier request,
             because `max_in_flight` requests were unanswered; 0 for consumers.
         unanswered_max: highest number of unanswered requests of one connection in a sample; 0 for
@@ -28,9 +28,9 @@ class SocketCounts:
         rtt_sum_us: sum of the smoothed round trips over all samples [µs].
         cwnd_sum_bytes: sum of the congestion windows over all samples [B].
         in_flight_sum_bytes: sum over all samples of the bytes sent and not acknowledged by TCP [B].
-        in_flight_max_bytes: largest number of bytes sent and not acknowledged by TCP, of one socket
-            in a sample [B].
-        send_buffer_bytes: largest limit of a send buffer [B]. The kernel reports twice the
+        in_flight_max_bytes: largest number of bytes of one socket that were sent and not
+            acknowledged by TCP in a sample [B].
+        send_buffer_bytes: largest limit of a send buffer [B]; the kernel reports twice the
             requested size, because it adds its own overhead.
         receive_buffer_bytes: largest limit of a receive buffer [B]; twice the requested size.
         memory_max_bytes: largest number of bytes in both buffers of one socket in a sample [B].
@@ -38,8 +38,7 @@ class SocketCounts:
         retransmitted_bytes: bytes retransmitted in the window [B].
         received_bytes: bytes received in the window [B].
         fastest_bytes_per_s: rate of the socket with the most bytes acknowledged by TCP [B/s].
-        busy_us: time in which sockets had bytes to send or to be acknowledged, summed over sockets
-            [µs].
+        busy_us: time in which sockets had unsent or unacknowledged bytes, summed over sockets [µs].
         receiver_limited_us: the part of `busy_us` in which the receive window of the other end was
             full [µs].
         send_buffer_limited_us: the part of `busy_us` in which the send buffer was too small [µs].
@@ -90,7 +89,7 @@ class SocketCounts:
 
     @column
     def retransmitted_share(self) -> float | None:
-        """Retransmitted bytes over all bytes sent."""
+        """Retransmitted bytes, divided by all bytes sent."""
         return self.retransmitted_bytes / self.sent_bytes if self.sent_bytes else None
 
     @column

@@ -1,4 +1,4 @@
-"""One trial as one record (`Trial`); table rows, events, summaries and pages are made from it.
+"""One trial as one record (`Trial`), from which table rows, events, summaries and pages are made.
 
 `offline_state` names the state of the cluster, `moved_s` is the time for a fixed volume, `WarmUp`
 is the reading of the warm-up of cold brokers, and `RunSeries` has the readings of a run's trials
@@ -27,21 +27,21 @@ CATCHING_UP = "catching up"
 
 
 def offline_state(count: int) -> str:
-    """The state with a number of brokers offline: `1 broker offline`."""
+    """The name of the state with this number of offline brokers, such as `1 broker offline`."""
     return f"{count} broker{'' if count == 1 else 's'} offline"
 
 
 def place_of(state: str) -> int:
-    """The position of a cluster state in an answer, from `all brokers` to `catching up`."""
+    """The position of a cluster state in an answer; `all brokers` is the first."""
     return {ALL_BROKERS: 0, CATCHING_UP: 2}.get(state, 1)
 
 
 def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
     """The time from the start of the load until the whole fixed volume was written or read [s].
 
-    The volume is written when its last record is acknowledged. If the trial offers no records, it
-    is read when the consumer groups have read its last record. None without a fixed volume, or if a
-    part of the volume was still missing at the end of the drain.
+    The volume is written when its last record is acknowledged. In a trial that offers no records,
+    the volume is read when the consumer groups have read its last record. The result is None
+    without a fixed volume, or if a part of the volume was still missing at the end of the drain.
     """
     each = pattern.records_each
     if each is None:
@@ -62,8 +62,8 @@ class WarmUp:
     Attributes:
         load: the offered load on the searched axis.
         handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
-        is_short: whether the brokers acknowledged less than the offered load. Then the limit is
-            lower than the load, even if handlers were idle. None in rows of older versions.
+        is_short: whether the brokers acknowledged less than the offered load, so that the limit is
+            lower than this load; None in rows of older versions.
         idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
             under the load of other clients only [ratio]; None in rows of older versions.
         generator_load: highest load that the generator can offer, computed from the busy share of
@@ -94,7 +94,8 @@ class WarmUp:
 
 
 _CPU_FULL = 0.9
-"""Minimum busy share of a generator's host for which a message names the host's cores as the limit.
+"""Minimum busy share of a generator's host at which a message names the host's cores as the limit
+[ratio].
 """
 
 
@@ -103,11 +104,11 @@ class Trial:
     """One trial: the offered pattern, the evidence of clients and brokers, and the judgements.
 
     Attributes:
-        run_id: the run that the trial belongs to.
+        run_id: the id of the trial's run.
         number: number of the trial within the run, from 1.
         started_at_s: start of the trial's first phase.
         finished_at_s: end of the trial's last phase.
-        topic: the topic of the records; the first one of several topics.
+        topic: the topic of the records; with several topics, the first topic.
         pattern: the offered traffic pattern.
         evidence: the measurements of clients and brokers.
         judgements: goal → the judgement by this goal, for all goals of the run.
@@ -213,8 +214,8 @@ class Trial:
     def _handlers_at_rest(self, used: float | None) -> float:
         """Utilization of the request handlers by other clients alone; 0 if it is unknown.
 
-        The utilization is from the last measurement of the other clients' load; in rows of older
-        versions, from the measurement before the run.
+        The utilization comes from the last measurement of other clients' load; rows of older
+        versions contain only the measurement before the run.
 
         Args:
             used: utilization of the request handlers in the trial, 1 at the threshold [ratio].
@@ -228,7 +229,7 @@ class Trial:
 
 
 def _cause(judged: Judgement, evidence: Evidence) -> str:
-    """Why a trial is INVALID, such as `the generator was the limit: 2 cores of 2 busy`."""
+    """The reason of an INVALID trial, such as `the generator was the limit: 2 cores of 2 busy`."""
     if judged.verdict is not Verdict.INVALID or not judged.reasons:
         return ""
     first = judged.reasons[0].text.partition("; ")[0]
@@ -252,7 +253,7 @@ charts over time; the notebook `trial` draws them from the tables.
 
 @dataclass
 class RunSeries:
-    """The readings of a run's trials over time, at most about `POINTS_MAX` of them.
+    """The readings of a run's trials over time; about `POINTS_MAX` readings are kept at most.
 
     Attributes:
         points: trial number → the readings of its brokers and hosts, in the order of the charts.
@@ -264,8 +265,8 @@ class RunSeries:
     def add(
         self, trial: Trial, samples: Iterable[BrokerSample], hosts: Iterable[HostSample] = ()
     ) -> None:
-        """Add the readings of the brokers and their hosts in a trial; without effect once there are
-        too many readings.
+        """Add the readings of the brokers and their hosts in a trial, unless the run has too many
+        readings.
         """
         if not self.is_complete:
             return
@@ -281,5 +282,5 @@ class RunSeries:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the readings of all trials are kept; false once there were too many."""
+        """Whether the readings of all trials are kept; False once the run had too many readings."""
         return self._count <= POINTS_MAX
