@@ -102,7 +102,7 @@ class ColumnField:
 
     @functools.cached_property
     def flat(self) -> Flat | None:
-        """The `Flat` mark of the field, or None."""
+        """The `Flat` mark of the field; None if the field has no such mark."""
         return next((mark for mark in marks_of(self.hint) if isinstance(mark, Flat)), None)
 
     @functools.cached_property

@@ -69,7 +69,7 @@ class Budget:
     payload_bytes: int | None = None
 
     def exhausted(self, spent: Spent) -> str | None:
-        """The part of the budget that is used up, in words, or None."""
+        """The limit of the budget that is reached, in words; None if no limit is reached."""
         if self.trials is not None and spent.trials >= self.trials:
             return f"{_THE}{self.trials} trials"
         if self.duration_s is not None and spent.seconds >= self.duration_s:
@@ -158,7 +158,7 @@ class Budgeted:
         return left if self._part.trials is None else min(left, self._part.trials - spent.trials)
 
     def _used_up(self, spent: Spent) -> str | None:
-        """The part of the budget that is used up, in words, or None."""
+        """The limit of the budget that is reached, in words; None if no limit is reached."""
         whole, part = self._budget.exhausted(spent), self._part.exhausted(spent)
         return whole or (part and f"this size's part of the budget, {part.removeprefix(_THE)},")
 

@@ -350,7 +350,7 @@ class Checking:
         return self._split(history).changes
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
-        """The searcher's interval of the limit, or None without an interval."""
+        """The searcher's interval of the limit; None if there is no interval."""
         return self._searcher.interval(self.searched(history))
 
     def trials_left(self, history: Sequence[Observation]) -> int:

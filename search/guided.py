@@ -159,8 +159,8 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
-    """A lighter load for a step that, if overloaded, would use up the allowance before there is a
-    lower bound.
+    """A lighter load for a step. It is used if an overload in this step would use up the allowance
+    before there is a lower bound.
     """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))
@@ -197,8 +197,8 @@ class Shadow:
             shadow = _after(shadow, load, load <= low)
 
     def excess(self, used: int, bracket: Bracket) -> int:
-        """Largest number of trials more than plain bisection, if the search continues like
-        bisection.
+        """The largest number of trials by which the search exceeds plain bisection if it continues
+        like bisection.
 
         Args:
             used: number of valid trials so far.
@@ -260,7 +260,7 @@ class Guided:
         limits: bounds, resolution and repeats.
         guide: the evidence from readings and neighbors. Without any evidence, the search bisects.
         allowance: highest number of trials above plain bisection. A search of several goals needs a
-            larger allowance, because trials that other goals request count, too.
+            larger allowance, because trials that other goals request also count.
     """
 
     def __init__(

@@ -240,7 +240,7 @@ class Line:
         return self.check_for_change and len(set(self.sizes)) == 1
 
     def next_message_bytes(self, finished: Sequence[FinishedPoint]) -> int | None:
-        """The size to measure next [B], or None if the line is complete."""
+        """The size to measure next [B]; None if the line is complete."""
         done = {point.message_bytes for point in finished}
         left = sorted(set(self.sizes) - done)
         if not left:
@@ -415,7 +415,7 @@ class Line:
 
 
 def bend_of(points: Sequence[Point], rate: ProducerRate) -> int | None:
-    """The size [B] to add near the largest bend of the line, or None if no bend is large enough.
+    """The size to add near the largest bend of the line [B]; None if no bend is large enough.
 
     Args:
         points: measured limits.

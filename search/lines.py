@@ -115,8 +115,8 @@ def run_goals(
 
 
 SHARED_ALLOWANCE = 8
-"""Highest number of trials more than plain bisection needs at one size, for a search of several
-goals."""
+"""In a search of several goals, the number of trials at one size may exceed plain bisection by this
+value."""
 
 Finished = Mapping[str, Sequence[FinishedPoint]]
 """Name of a goal → its finished points. All goals have finished the same sizes."""

@@ -162,7 +162,7 @@ def short_name(name: str) -> str:
 
 
 def governor_of(name: str) -> Governor | None:
-    """The governor that matches the name of a fact, or None."""
+    """The governor that matches the name of a fact; None if no governor matches."""
     short = short_name(name)
     found = (each for each in GOVERNORS if re.fullmatch(each.pattern, short))
     return next(found, None)
@@ -196,8 +196,9 @@ class Release:
     """The release of a cluster's brokers.
 
     Attributes:
-        versions: all versions of the brokers, oldest first; empty if not known.
-        metadata: the place of the cluster's metadata, such as ZooKeeper; empty if not known.
+        versions: all versions of the brokers, oldest first; empty if the versions are not known.
+        metadata: the place of the cluster's metadata, such as ZooKeeper; empty if the place is not
+            known.
     """
 
     versions: tuple[str, ...]
@@ -205,7 +206,7 @@ class Release:
 
     @property
     def text(self) -> str:
-        """The release in words, such as `Kafka 3.6.2 with ZooKeeper`; empty if not known."""
+        """The release in words, such as `Kafka 3.6.2 with ZooKeeper`; empty if it is not known."""
         place = f"with {self.metadata}" if self.metadata else ""
         known = [" and ".join(self.versions), place]
         return " ".join(["Kafka", *filter(None, known)]) if any(known) else ""
@@ -475,7 +476,7 @@ class _Explanation:
         )
 
     def _used(self, resource: Resource) -> str:
-        """The use of a resource on both sides, in words; empty if not known."""
+        """The use of a resource on both sides, in words; empty if the use is not known."""
         slower, faster, parts = self.slower, self.faster, []
         for when, mine, theirs in (
             ("saturated", slower.saturated, faster.saturated),

@@ -526,7 +526,7 @@ def change_words(effect: Effect, is_time: bool = False) -> str:
 
 
 def seen_words(ratio: float, is_time: bool) -> str:
-    """A change without an interval, such as `+3.2%` or `2.1 times as much`."""
+    """A change in words that exclude its interval, such as `+3.2%` or `2.1 times as much`."""
     times = f"{ratio:.3g} times as {'long' if is_time else 'much'}"
     return times if ratio >= MANIFOLD else f"{ratio - 1:+.1%}"
 

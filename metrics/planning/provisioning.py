@@ -268,7 +268,7 @@ class Provision:
         headroom_offline: the same share as `headroom`, if `offline` brokers are offline [ratio].
         offline: number of brokers that may be offline, rounded up.
         needs: the number of brokers that each resource requires.
-        assumptions: assumptions of the answer, one sentence each.
+        assumptions: assumptions of the answer, one sentence for each assumption.
         scale: highest multiple of the mix that these brokers sustain, with all brokers up [ratio];
             None if the traffic is not a mix.
     """

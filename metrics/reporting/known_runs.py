@@ -43,7 +43,7 @@ class KnownRun:
     Attributes:
         run_id: name of the run's folder.
         job: `find-limit`, `traffic`, `sweep`, `compare` or `nightly`.
-        started_at: ISO 8601, UTC; empty if not known.
+        started_at: start time (ISO 8601, UTC); empty if the time is not known.
         status: status of the run at its end; `running` or `killed` if the folder has no answer.
         cluster, workload, goal: name of the configuration file; empty if the run has several such
             files or no such file.
@@ -86,7 +86,7 @@ def known_runs(out: Path, is_driven: IsDriven) -> list[KnownRun]:
 
 
 def _run_in(folder: Path, is_driven: IsDriven) -> KnownRun | None:
-    """The run in a folder, or None if the folder does not belong to a run."""
+    """The run in a folder; None if the folder does not belong to a run."""
     if not folder.is_dir():
         return None
     tags = tags_of(folder)

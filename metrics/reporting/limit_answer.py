@@ -245,7 +245,8 @@ def proof_words(proof: DiskProof) -> str:
 
 
 def steady_words(boundary: Boundary) -> str:
-    """The steady limit with its proof, or the reason why no steady limit is proven; else empty.
+    """The steady limit with its proof, or the reason why there is no proof; empty if neither is
+    known.
 
     Example: `steady: 9.6 MB/s, proven on disk for 6 min, 23 GB`.
     """

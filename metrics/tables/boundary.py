@@ -357,7 +357,7 @@ class Boundary:
 
     @column
     def doubtful(self) -> bool:
-        """True if the interval is wider than `interval_max` or, without an interval, if
+        """True if the interval is wider than `interval_max`. If there is no interval, it is true if
         `confidence` is below 0.5.
         """
         interval = self.interval
@@ -373,7 +373,7 @@ class Boundary:
         return Interval(self.load_low, self.load_high, self.load_estimate)
 
     def _mb_per_s_at(self, load: float | None) -> float | None:
-        """Payload rate at a load on the axis, whole cluster [MB/s]; None if not known."""
+        """Payload rate at a load on the axis, whole cluster [MB/s]; None if it is not known."""
         if load is None or not self.along.grows_payload:
             return None
         low, over = self.loads
@@ -384,17 +384,17 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_low(self) -> float | None:
-        """Payload rate at `load_low` per broker [MB/s]; None if not known."""
+        """Payload rate at `load_low` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_low)
 
     @property
     def mb_per_s_per_broker_high(self) -> float | None:
-        """Payload rate at `load_high` per broker [MB/s]; None if not known."""
+        """Payload rate at `load_high` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_high)
 
     @property
     def mb_per_s_overloaded(self) -> float | None:
-        """Payload rate at the overloaded side, whole cluster [MB/s]; None if not known."""
+        """Payload rate at the overloaded side, whole cluster [MB/s]; None if it is not known."""
         if self.mps_overloaded is None:
             return None
         axis, (low, over) = self.along, self.loads
@@ -406,7 +406,7 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
-        """Payload rate at `np_overloaded` per broker [MB/s]; None if not known."""
+        """Payload rate at `np_overloaded` per broker [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_overloaded)
 
     def _per_broker(self, mb_per_s: float | None) -> float | None:

@@ -121,8 +121,9 @@ def newest_of_each_state(boundaries: DataFrame) -> DataFrame:
 def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
-    Points without a limit, points with brokers offline and points of experiments are excluded. Rows
-    of older versions have no pattern. They are treated like rows with the newest pattern.
+    Three kinds of points are excluded: points without a limit, points that were measured with a
+    broker offline, and points of experiments. Rows of older versions have no pattern. They are
+    treated like rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 

@@ -476,8 +476,8 @@ class ConsumerOptions:
         """The number of tasks for members of consumer groups. Producers get the other slots.
 
         Each group reads as many bytes as all producers send. So the slots are divided in proportion
-        to bytes. Producers and consumers get at least one slot each. The result is 0 if there are
-        no groups or fewer than two slots.
+        to bytes. Producers get at least one slot, and consumers get at least one slot. The result
+        is 0 if there are no groups or fewer than two slots.
         """
         if self.groups == 0 or slots < 2:
             return 0
