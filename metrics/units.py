@@ -99,7 +99,7 @@ def format_span(low: float, high: float, parts: int | None = None) -> str:
 
 
 def format_estimate(value: float) -> str:
-    """An estimated load. It has one decimal if it is below a hundred: `1,234`, `81.1`, `4.2`."""
+    """An estimated load, with one decimal below a hundred, such as `1,234`, `81.1` or `4.2`."""
     return f"{value:,.0f}" if value >= 99.95 else f"{value:,.1f}"
 
 

@@ -14,8 +14,8 @@ from search.model import Bracket, Decision, Done, GaveUp, Interval, Measure, Obs
 class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
-    The first load is the middle of [0, load_start_max]. If it is sustained, the second load is
-    load_start_max. While the maximum is sustained, it is doubled, up to load_cap.
+    The first load is the middle of [0, load_start_max]. If this first load is sustained, the second
+    load is load_start_max. While the maximum is sustained, it is doubled, up to load_cap.
 
     Args:
         limits: bounds, resolution and repeats.

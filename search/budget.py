@@ -147,9 +147,8 @@ class Budgeted:
         return self._searcher.interval(history)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """The searcher's estimate of the number of remaining trials.
-
-        It is at most the number that the budget allows.
+        """The searcher's estimate of the number of remaining trials, at most the number that the
+        budget allows.
         """
         left = self._searcher.trials_left(history)
         spent = self._before.plus(history, self._bytes_per_s)

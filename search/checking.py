@@ -4,10 +4,9 @@ The cluster may change between the first and the last trial of a search. So `Che
 early load after the search has ended. This trial is the closing trial. Then `Checking` compares all
 trials over time. There are three results:
 
-* No change: the result is final. The closing trial changes no bound.
-* A suspected change: up to `MORE_MAX` further closing trials at this load decide. They count as
-  trials of the search, so a bound that they contradict is measured again. The new result is checked
-  once more.
+* No change: the result is final. The closing trial changes no bound. * A suspected change: up to
+`MORE_MAX` further closing trials at this load decide. Closing trials count as trials of the search,
+so a bound that they contradict is measured again. The new result is checked once more.
 * A change: only the trials after the change count. The search continues with these trials, and its
   new result is also checked.
 
@@ -284,7 +283,7 @@ class Checking:
     """A searcher whose result is checked for a change of the limit.
 
     Args:
-        searcher: finds the limit. It receives the trials without closing trials.
+        searcher: finds the limit from the trials, without closing trials.
         guide: converts readings to distances from the limit.
         words: the unit of a load in words.
         is_first: False if another goal requests the first closing trial.
@@ -362,9 +361,7 @@ class Checking:
         return left + self._trials_wanted(history, split)
 
     def _decided(self, history: Sequence[Observation], split: CheckedHistory) -> Decision:
-        """The searcher's decision. It is the known result if no further trial of the search was
-        made.
-        """
+        """The searcher's decision, or the known result if no trial of the search was added."""
         searched = self._searched(history, split)
         if self._answer is not None and searched == tuple(self._answer[0]):
             return self._answer[1]
@@ -461,7 +458,7 @@ class Checking:
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
         """The distance between the limit according to the repeats of a load and the limit according
-        to its early trials [ln]. None if there are no readings.
+        to its early trials [ln]; None if there are no readings.
         """
         load = trials[-1].load
         shown = [
@@ -472,7 +469,7 @@ class Checking:
 
     def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
         """For each trial: the limit according to its reading [ln], and its utilization divided by
-        the utilization at the limit [ln]. None for a trial without a reading.
+        the utilization at the limit [ln]; None for a trial without a reading.
         """
         curve = self._guide.curve_by_overloads(trials)
         return [
@@ -493,8 +490,8 @@ class Checking:
         return tuple(counted)
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
-        """The load of the next closing trial. It is the load of earlier closing trials, or else the
-        most precise bound.
+        """The load of the next closing trial: the load of earlier closing trials, or else the most
+        precise bound.
         """
         valid = _valid(self._searched(history, split))
         begun = _valid([seen for seen in history[split.plain :] if seen.checks])

@@ -6,10 +6,10 @@ heaps. So `Confirming` requests a series of windows at the limit that a search f
 rest between these windows. The hold is judged by all of them:
 
 * A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
-  quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. Its
-  length is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every load near
-  the limit has single overloaded windows, so single windows decide nothing. A lasting change is
-  detected soon.
+quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. The
+length of a stretch is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every
+load near the limit has single overloaded windows, so single windows decide nothing. A lasting
+change is detected soon.
 * After a failed hold, a new search begins at lower loads. Earlier sustained loads no longer count,
   because the brokers have changed. The new search starts from the overloads of the hold, and their
   readings guide it.
@@ -181,7 +181,7 @@ class Confirming:
     """A searcher whose limit is confirmed by a hold.
 
     Args:
-        searcher: finds the limit. It receives the trials and the overloads of failed holds.
+        searcher: finds the limit from the trials and from the overloads of failed holds.
         limits: bounds, resolution and repeats of the searcher.
         plan: length of the hold at each limit.
     """

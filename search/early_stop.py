@@ -74,8 +74,8 @@ class Progress:
             which the trial is overloaded [ratio]).
         stocks: indicator → the stock at the end of each slice so far, over the stock that is
             allowed at the end of the trial (1 is the threshold).
-        known_at_end: True if an indicator is known only after the trial. In this case the trial
-            cannot end early as SUSTAINED.
+        known_at_end: True if an indicator is known only after the trial; the trial then cannot end
+            early as SUSTAINED.
     """
 
     planned: int

@@ -45,7 +45,7 @@ class Curve:
         gain: 1/p, if utilization is proportional to load^p. Real brokers had gains of 0.36, 0.75
             and 1.08.
         gain_spread: standard deviation of `gain`.
-        at_limit: the smooth utilization at the limit. It is 1 if the limiting resource has a smooth
+        at_limit: the smooth utilization at the limit: 1 if the limiting resource has a smooth
             indicator, and less than 1 if another resource is the limit.
         at_limit_spread: standard deviation of ln `at_limit`.
     """
@@ -62,8 +62,8 @@ class Estimate:
 
     Attributes:
         load: the expected limit.
-        spread: standard deviation of ln `load`, including the effect of `scatter`. It is
-            approximately a ratio.
+        spread: standard deviation of ln `load`, including the effect of `scatter`; approximately a
+            ratio.
         gain, at_limit: the gain of the fitted curve, and its utilization at the limit.
         scatter: scatter of the equations relative to their errors, at least 1 [ratio].
     """

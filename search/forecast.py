@@ -129,7 +129,7 @@ def trials_left(line: Line, finished: Sequence[FinishedPoint], begun: Sequence[O
 
 @dataclass(frozen=True)
 class SimulatedBrokers:
-    """Simulated brokers. They need a fixed time for each batch and for each byte.
+    """Simulated brokers, which need a fixed time for each batch and for each byte.
 
     Attributes:
         line: the plan of the line, with the number of brokers, the rate and the noise.

@@ -144,8 +144,8 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve. Its utilization at the limit is reduced if a saturated overload had a lower
-        utilization.
+        """The curve. The curve's utilization at the limit is reduced if a saturated overload had a
+        lower utilization.
 
         The overload is ignored if a sustained trial had a higher utilization, because the overload
         was then a stall.
@@ -190,7 +190,7 @@ class Guide:
     def interval(self, history: Sequence[Observation]) -> Interval | None:
         """The 90 % interval of the limit.
 
-        It starts at 0 if no load was sustained and no trial has a reading.
+        The interval starts at 0 if no load was sustained and no trial has a reading.
         """
         if not self.states_interval:
             return None
@@ -207,8 +207,8 @@ class Guide:
         return evidence(history, self.signals, self._curve_believed(Trials(history)))
 
     def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
-        """The most probable curve. Its utilization at the limit is reduced if handlers were idle in
-        overloads.
+        """The most probable curve. The curve's utilization at the limit is reduced if handlers were
+        idle in overloads.
 
         At least two overloads are needed, because a single one may be a fluke. If handlers are idle
         in most overloads, another resource is the limit.

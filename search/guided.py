@@ -159,8 +159,8 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
-    """A lighter load for a step. It is used if an overload in this step would use up the allowance
-    before there is a lower bound.
+    """A lighter load for a step. The lighter load is used if an overload in the step would use up
+    the allowance before there is a lower bound.
     """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))

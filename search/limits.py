@@ -153,8 +153,8 @@ class Limits:
     first_max: int | None = None
 
     def capped(self, load: int, by: str) -> Limits:
-        """These limits with `load` as `load_cap`. They are unchanged if `load` is not lower than
-        `load_cap`.
+        """These limits with `load` as `load_cap`. The limits are unchanged if `load` is not lower
+        than `load_cap`.
 
         Args:
             load: highest load that may be offered.
@@ -173,7 +173,7 @@ class Limits:
     def settle_invalid(self, history: Sequence[Observation]) -> Measure | GaveUp | None:
         """The decision after an INVALID trial: a repeat or the end.
 
-        None if the last trial was valid, or if its load is now above `load_cap`.
+        The decision is None if the last trial was valid, or if its load is now above `load_cap`.
         """
         invalid = invalid_in_a_row(history)
         if not invalid or history[-1].load > self.load_cap:
@@ -196,7 +196,8 @@ class Limits:
     ) -> Measure | GaveUp | None:
         """The decision after INVALID trials: a repeat, a lower load, or the end of the search.
 
-        None if the last trial was valid and every load inside of the bracket can be measured.
+        The decision is None if the last trial was valid and every load inside the bracket can be
+        measured.
 
         Args:
             history: all trials, oldest first.

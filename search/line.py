@@ -44,7 +44,7 @@ _BENDS = tuple(10.0 ** (1.0 + 5.0 * step / 40) for step in range(41))
 
 @dataclass(frozen=True)
 class ProducerRate:
-    """The fixed rate of one producer. It is stated in exactly one unit, records/s or B/s.
+    """The fixed rate of one producer, which is stated either in records/s or in B/s.
 
     Attributes:
         linger_s: time that a batch waits for more records if it is not full [s]; 0 if each batch
@@ -365,8 +365,8 @@ class Line:
         return split_history(history, self.confirmation).searched
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
-        """The estimate of a limit. It is the estimate from readings if this is inside the bracket,
-        or else the middle of the bracket.
+        """The estimate of a limit: the estimate from readings, or the middle of the bracket if that
+        estimate is outside the bracket.
         """
         bracket = point.result.bracket
         if not isinstance(point.result, Done) or bracket.sustained < 1:

@@ -191,7 +191,7 @@ def histories_at(finished: Finished, message_bytes: int) -> dict[str, tuple[Obse
 def with_checked(points: Sequence[FinishedPoint], checked: FinishedPoint) -> list[FinishedPoint]:
     """The finished points with the point `checked`.
 
-    It replaces the point of the same size, or is added if there is no such point.
+    The point `checked` replaces the point of the same size, or is added if there is no such point.
     """
     if all(each.message_bytes != checked.message_bytes for each in points):
         return [*points, checked]

@@ -183,7 +183,7 @@ class Done:
     """The end of a search with a boundary point.
 
     Attributes:
-        bracket: the final bracket. Its sustained side is the limit.
+        bracket: the final bracket, whose sustained side is the limit.
         confidence: probability that the limit is inside the bracket [ratio]; None if the searcher
             does not estimate this probability.
         interval: the 90 % interval of the limit; None if the searcher does not estimate an
@@ -224,9 +224,8 @@ Decision = Measure | Done | GaveUp
 
 
 class Searcher(Protocol):
-    """A selector of loads.
-
-    Its decisions depend only on the history, so a resumed run makes the same decisions.
+    """A selector of loads. The decisions depend only on the history, so a resumed run makes the
+    same decisions.
     """
 
     def decide(self, history: Sequence[Observation]) -> Decision:
@@ -234,10 +233,7 @@ class Searcher(Protocol):
         ...
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """An estimate of the number of remaining trials.
-
-        It is shown as progress and used for plans.
-        """
+        """An estimate of the number of remaining trials, for progress and for plans."""
         ...
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:

@@ -13,9 +13,9 @@ and the prediction from neighboring sizes are then applied on a grid of limits. 
 limit is the sum over all noises and gains. The weight of a noise and a gain is their probability,
 given the scatter of these trials and of finished sizes.
 
-A load is a whole number, but a limit is a real number here. It is the load above which a trial
-without noise would be overloaded. If 11 producers are sustained and 12 are overloaded, the limit is
-between 11 and 12.
+A load is a whole number, but a limit is a real number here. The limit is the load above which a
+trial without noise would be overloaded. If 11 producers are sustained and 12 are overloaded, the
+limit is between 11 and 12.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def posterior(
         bracket: the bracket of these trials; the grid is placed around the bracket.
         signals: the indicators that show the distance to the limit.
         curves: possible curve → its probability. The curves differ in the utilization at the limit.
-            Their gains only scale an error.
+            The gains of the curves only scale an error.
         odds: odds of noise and gain, computed without these trials.
         prior: the prediction from neighboring sizes; None if there is no prediction.
     """

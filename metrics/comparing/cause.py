@@ -292,7 +292,7 @@ class SideEvidence:
     def attribution(self) -> str:
         """The evidence comes from the last trial with this resource.
 
-        The result also has the number of trials that agree.
+        The number of trials that agree on the resource follows the evidence.
         """
         return "" if self._attribution is None else self._attribution.text
 

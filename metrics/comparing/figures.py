@@ -384,7 +384,7 @@ def _between_cases(
 ) -> Iterator[AxisEffect]:
     """Compare each case with the first case.
 
-    This is used if no two cases differ in exactly one key.
+    This comparison is used if no two cases differ in exactly one key.
     """
     for message_bytes in sorted({each.message_bytes for each in results}):
         by_case: dict[str, list[Result]] = {}
@@ -407,7 +407,7 @@ def _effect(
     between_sd: float,
     where: Mapping[str, str] | None = None,
 ) -> AxisEffect:
-    """The effect over pairs of results. Its conclusion is not yet known."""
+    """The effect over pairs of results, still without a conclusion."""
     return AxisEffect(
         axis,
         message_bytes,
@@ -457,8 +457,8 @@ def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[
 
 
 def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | None:
-    """The effect over pairs of results. None if there are no pairs, or if there are fewer than
-    `PAIRS_MIN` pairs and a figure has no interval.
+    """The effect over pairs of results. The effect is None if there are no pairs, or if there are
+    fewer than `PAIRS_MIN` pairs and a figure has no interval.
 
     Args:
         pairs: the pairs.

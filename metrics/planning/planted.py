@@ -1,4 +1,4 @@
-"""The planted limit of a testbed. It follows from service times or rates that the testbed states.
+"""The planted limit of a testbed, which follows from stated service times or rates.
 
 A run compares its measured limit with the planted limit.
 
@@ -69,7 +69,7 @@ class HandlerTime:
     def idle(self, requests_per_s: float) -> float:
         """The idle fraction at a rate of produce requests [ratio].
 
-        It is below 0 if the rate is too high for the handlers.
+        The idle fraction is below 0 if the rate is too high for the handlers.
         """
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return 1.0 - self.others - requests_per_s * time_s / self.handlers
@@ -135,7 +135,7 @@ def complete_handler_times(
     own time of a produce request is the request's local time minus the stated time. Kafka rounds
     each local time to a whole millisecond, so the error is small for stated times of tens of
     milliseconds. The share of other requests is the share of busy time that produce requests do not
-    explain. It is at least 0. This share is inexact at light loads, because a waiting handler
+    explain. The share is at least 0. The share is inexact at light loads, because a waiting handler
     reports its idle time only every 0.3 s.
 
     Args:

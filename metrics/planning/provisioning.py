@@ -117,17 +117,14 @@ class MeasuredLimit:
 
     @property
     def low_of_run(self) -> float:
-        """The lower end of the interval that the run measured [MB/s].
-
-        It is at most the sustained rate.
-        """
+        """The lower end of the run's own interval, but at most the sustained rate [MB/s]."""
         low = self.mb_per_s_low
         return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower end of the limit's 90 % range on any day [MB/s]. It is at most the sustained
-        rate.
+        """The lower end of the limit's 90 % range on any day [MB/s]. This lower end is at most the
+        sustained rate.
 
         The range combines the interval that the run measured with the differences between runs.
         """
@@ -158,7 +155,7 @@ class Demand:
         compression_ratio: size of records before compression divided by their size after
             compression [ratio].
         zones: number of zones (racks) with equally many brokers; the cluster must carry the load if
-            one zone is lost. None if the cluster has no zones.
+            one zone is lost; None if the cluster has no zones.
     """
 
     mb_per_s: float
@@ -223,8 +220,8 @@ class Demand:
             )
 
     def lost_of(self, brokers: int) -> int:
-        """The number of brokers that may be offline, rounded up. It is the larger of the share
-        `offline` and one zone.
+        """The number of brokers that may be offline, rounded up. The number is the larger one of
+        the share `offline` and one zone.
         """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)

@@ -22,7 +22,8 @@ def keep_in(folder: Path) -> None:
 
 
 def kept(source: str, make: Callable[[], str]) -> str:
-    """The script. It is read from its file, or `make` makes it if the file cannot be used.
+    """The script. The script is read from its file. If the file cannot be used, `make` makes the
+    script.
 
     A file is not used if it is damaged or was made by another release of vl-convert. If the folder
     cannot be read or written, each process makes the script again.

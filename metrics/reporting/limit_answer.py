@@ -3,8 +3,8 @@ messages.
 
 The answer of a search has at most five lines for each message size. The evidence follows these
 lines. All outputs show the same lines in the same order. The answer about a fixed load states
-whether the cluster sustains the load. It also states the unused share of the resource with the
-highest use.
+whether the cluster sustains the load. This answer also states the unused share of the resource with
+the highest use.
 """
 
 from __future__ import annotations
@@ -506,8 +506,8 @@ class LoadAnswer:
     Attributes:
         carries: True if the cluster sustains the load, False if it does not, None if there is no
             conclusion.
-        text: the answer in one line that begins with `yes`, `no` or `no conclusion`. It is empty
-            for a closed loop, because a closed loop has no offered rate.
+        text: the answer in one line that begins with `yes`, `no` or `no conclusion`. The text is
+            empty for a closed loop, because a closed loop has no offered rate.
     """
 
     carries: bool | None

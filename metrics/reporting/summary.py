@@ -180,7 +180,7 @@ def write_summary(summary: RunSummary, path: Path) -> None:
     """Write a summary as strict JSON. The write is atomic.
 
     Raises:
-        ValueError: a number is NaN or infinite. In this case nothing is written.
+        ValueError: a number is NaN or infinite, so nothing was written.
     """
     document = as_document(summary) | {"schema_version": SCHEMA_VERSION}
     document["boundaries"] = [
@@ -269,8 +269,8 @@ LIMIT, LOAD = "limit", "load"
 def inferred_measurement(
     has_points: bool, trials: Sequence[Mapping[str, Any]] = (), status: str = ""
 ) -> str:
-    """The name of the measurement of a run or sweep that an older version made. It is inferred from
-    the results.
+    """The name of the measurement of a run or sweep that an older version made. The name of the
+    measurement is inferred from the results.
 
     Newer versions store the measurement in the table `runs` and in summary.json.
 

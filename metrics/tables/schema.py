@@ -88,7 +88,7 @@ def part_rows(trial: Trial) -> list[PartRow]:
 
 @dataclass(frozen=True)
 class RunRow:
-    """A run. It has one row for its start and one row for its end.
+    """A run. Each run has one row for its start and one row for its end.
 
     Attributes:
         run_id: id of the run in all tables.

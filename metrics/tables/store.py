@@ -304,8 +304,8 @@ class TableStore:
 
         Args:
             row: the row.
-            is_new: True if the tables have no rows of this run. If it is True, the store makes no
-                queries. In a new session, queries take seconds.
+            is_new: True if the tables have no rows of this run. The store makes no queries for a
+                new run. In a new session, queries take seconds.
         """
         if is_new:
             self._last[row.run_id] = dict.fromkeys(_TRIAL_TABLES, 0)
@@ -462,7 +462,8 @@ class TableStore:
     def runs(self) -> DataFrame:
         """The newest row of each run.
 
-        This is the row of the run's end, or the row of its start if the run has not ended.
+        The newest row is the row of the run's end, or the row of its start if the run has not
+        ended.
         """
         return newest_runs(self.read("runs"))
 
@@ -525,8 +526,8 @@ class TableStore:
         return newest_of_each_state(self.read("boundaries", run_id)).orderBy("bpm")
 
     def compact(self) -> None:
-        """Merge the small files of each table that has many files. This is called at the end of a
-        run.
+        """Merge the small files of each table that has many files. The merge is called at the end
+        of a run.
 
         If another run writes to a table at the same time, the files are merged at the end of the
         next run. Files are counted only in tables that may have many files, because a count takes a

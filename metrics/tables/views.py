@@ -65,7 +65,7 @@ def newest_cases(cases: DataFrame) -> DataFrame:
 def _first(frame: DataFrame, same: Sequence[str], *order: Column) -> DataFrame:
     """One row for each group of rows with equal values in the columns `same`.
 
-    This is the first row of the group in the given order.
+    The row is the first row of the group in the given order.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -122,8 +122,8 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
     Three kinds of points are excluded: points without a limit, points that were measured with a
-    broker offline, and points of experiments. Rows of older versions have no pattern. They are
-    treated like rows with the newest pattern.
+    broker offline, and points of experiments. Rows of older versions have no pattern. These rows
+    are treated like rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 
@@ -135,7 +135,7 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
     """Add the column `variant`, which distinguishes traffic patterns.
 
     Points of experiments are excluded, because their cases also differ in other settings. Rows of
-    older versions have no pattern. They are treated like rows with the newest pattern.
+    older versions have no pattern. These rows are treated like rows with the newest pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql

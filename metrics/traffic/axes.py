@@ -72,16 +72,15 @@ class Axis:
 
     @property
     def key(self) -> str:
-        """The key in log lines.
-
-        It is the unit of a load if this is a single word, and otherwise the axis's name.
+        """The key in log lines: the unit of a load, or the axis's name if the unit is not a single
+        word.
         """
         return self.words if self.words.isidentifier() else self.name
 
     @property
     def unit(self) -> str:
-        """The unit of a limit. It is MB/s if the payload rate grows with the load, and otherwise
-        the unit of a load.
+        """The unit of a limit: MB/s if the payload rate grows with the load, otherwise the unit of
+        a load.
         """
         return "MB/s" if self.grows_payload else self.words
 

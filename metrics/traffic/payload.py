@@ -65,7 +65,7 @@ class Sizes:
     def largest(self, mean_bytes: int) -> int:
         """Size of the largest message [B].
 
-        It is not valid for the kind "messages", because these sizes are in a file.
+        The size is not valid for the kind "messages", because the sizes of messages are in a file.
         """
         return self.quantile(mean_bytes, 1.0)
 

@@ -1,4 +1,4 @@
-"""The change of a load over time. It is a profile of the rate, or the steps of a growing load.
+"""The change of a load over time: a profile of the rate, or the steps of a growing load.
 
 In a growing load, producers begin one after the other. A load is a number of producers, or the
 scale of a mix. In each step, the first producers of a part offer their whole rate, and the next
@@ -133,8 +133,8 @@ class Climb:
 
         Args:
             producer: number of the producer, from 0.
-            last_step: number of the last step. The load is constant after it. None if the load
-                grows without an end.
+            last_step: number of the last step. The load is constant after this step; None if the
+                load grows without an end.
 
         Returns:
             (time from the start of the load [s], share of the rate [ratio]) for each step, from the
