@@ -285,7 +285,7 @@ def require_throttling_seen(
         found = quotas_of(opened.admin)
     except AdminError as error:
         raise ConfigError(
-            f"{unseen}, so that a throttling quota would be invisible, and the quotas cannot be "
+            f"{unseen}, so throttling by a quota would be invisible, and the quotas cannot be "
             f"read: {error}; expected the ACL DescribeConfigs on the cluster; "
             f"{_REMEDY}"
         ) from error
@@ -294,6 +294,6 @@ def require_throttling_seen(
     ours = [each for each in found if each.may_throttle(named, opened.may_have_client_id)]
     if ours:
         raise ConfigError(
-            f"{unseen}, so that the limit could be the limit of a quota ({ours[0]}); expected no "
+            f"{unseen}, so a quota may determine the limit ({ours[0]}); expected no "
             f"quota for these producers; {_REMEDY}, or remove the quota"
         )

@@ -41,7 +41,7 @@ def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: Traff
             if refusal:
                 raise ConfigError(
                     f"{place} refused a record of this workload ({refusal}); expected brokers that "
-                    "accept it; change the workload, or the rule of the topic or the brokers"
+                    "accept the record; change the workload, or the rule that refuses the record"
                 )
             if not _is_seen(admin, leader, topic, number, offset):
                 raise ConfigError(

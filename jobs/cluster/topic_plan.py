@@ -268,7 +268,7 @@ def require_writable(
     if limit is not None and batch > int(limit):
         raise ConfigError(
             f"the workload sends batches of up to {batch} B at message size "
-            f"{pattern.message_bytes} B, and the brokers accept max.message.bytes {limit} B; "
+            f"{pattern.message_bytes} B, and the brokers' max.message.bytes is {limit} B; "
             "lower producer.batch_size or message_bytes, or "
             + (
                 "name another topic"

@@ -389,7 +389,7 @@ class _Properties:
                 raise self._unsupported(
                     f"{_JAAS} with {option}",
                     "only a client's id and secret, and ssl.truststore.location for the token "
-                    "server's authority; remove it, or set security.token_from",
+                    "server's authority; remove the option, or set security.token_from",
                 )
         for prefix in ("", "oauth."):
             if path := self._option(jaas, f"{prefix}ssl.truststore.location"):

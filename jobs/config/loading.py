@@ -354,8 +354,8 @@ def require_token(config: Configuration, load_s: float, load: str) -> None:
         raise ConfigError(
             f"the token in security.token_from env:{name} of cluster {config.cluster.name} ends "
             f"in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that lasts "
-            "longer, because an environment variable cannot be renewed; shorten the load, or use "
-            "file:PATH, which is read again during a load, or oauth_token_url"
+            "longer, because an environment variable cannot be renewed; shorten the load, use "
+            "file:PATH (which is read again during a load), or use oauth_token_url"
         )
 
 
@@ -411,8 +411,8 @@ def _require_axis_of_producers(config: Configuration) -> None:
         if not goal.indicators.latency_objectives:
             raise ConfigError(
                 f"goal {goal.name} searches along {axis.name} and has no latency objective; "
-                f"expected one, because a higher {axis.name} only makes records wait longer, and "
-                "adds no work for the brokers; add it, for example by "
+                f"expected an objective, because a higher {axis.name} only makes records wait "
+                "longer, and adds no work for the brokers; add it, for example by "
                 "--set goal.indicators.latency_p99_ms_max=100"
             )
     if axis is MESSAGE_BYTES:
@@ -488,8 +488,8 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
     if workload.producer.rate_bytes_per_s is not None:
         raise ConfigError(
             "the goal searches along message_bytes and the producers' rate is in bytes per "
-            "second, so that the load does not grow with the size; expected "
-            "producer.rate_records_per_s; set it, and set rate_bytes_per_s to null"
+            "second, so the load does not grow with the size; expected "
+            "producer.rate_records_per_s; set this key, and set rate_bytes_per_s to null"
         )
     problem = workload.trouble_with_size(load_cap)
     if problem is not None:

@@ -215,7 +215,7 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
         f"the file has {producers} producers: to offer this load, use redline traffic --load "
         f"{producers}"
         if rate
-        else f"producerRate 0, as fast as possible, cannot be translated: each producer offers "
+        else f"producerRate 0 (as fast as possible) cannot be translated: each producer offers "
         f"{RATE_EACH:,.0f} messages/s, and a search finds the sustained number of producers"
     )
     left_out = [
@@ -225,13 +225,13 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
     ]
     if not data.get("testDurationMinutes"):
         left_out.append(
-            "testDurationMinutes 0, a test without an end, cannot be translated: a trial measures "
+            "testDurationMinutes 0 (a test without an end) cannot be translated: a trial measures "
             f"{MEASURE_MIN:g} minutes"
         )
     if not (data.get("useRandomizedPayloads") or data.get("payloadFile")):
         left_out.append(
-            "payloadFile is missing, which the OpenMessaging Benchmark would refuse: the payload "
-            "is random"
+            "payloadFile is missing, so the payload is random; the OpenMessaging Benchmark would "
+            "refuse the file"
         )
     wanted = read.whole("consumerPerSubscription", 0, 0)
     if wanted > partitions:

@@ -48,8 +48,8 @@ def parse_override(text: str) -> Override:
         close = nearest(parts[0], FILES)
         meant = f"; the nearest is {close}" if close else ""
         raise ConfigError(
-            f"--set {path} begins with {parts[0]}; expected cluster, workload or goal, the file "
-            f"with the key{meant}; correct it"
+            f"--set {path} begins with {parts[0]}; expected the file with the key: cluster, "
+            f"workload or goal{meant}; correct it"
         )
     return Override(parts[0], parts[1:], _value(value, path, parts))
 

@@ -192,7 +192,8 @@ def _unknown(model: Model, path: tuple[Any, ...]) -> str:
     if may_be_secret(path) and not str(path[-1]).endswith("_from"):
         return (
             "a file or an option must not contain a secret; "
-            "expected a reference such as password_from: env:KAFKA_PASSWORD; replace it"
+            "expected a reference such as password_from: env:KAFKA_PASSWORD; replace the secret "
+            "by a reference"
         )
     return hint(model, path)
 

@@ -95,7 +95,7 @@ def parse_value(text: str, label: str) -> Any:
     except _MALFORMED as error:
         raise ConfigError(
             f"{label}: the value is malformed{_trouble(error)}; expected YAML such as 10, all "
-            "or [1, 2]; correct it, and quote it for the shell"
+            "or [1, 2]; correct the value, and quote it for the shell"
         ) from None
 
 

@@ -199,7 +199,7 @@ class ClientCredentials(RenewedToken):
 
     def _problem(self, found: object) -> ConfigError:
         return ConfigError(
-            f"the token server in cluster security.oauth_token_url, {self._url}, gives no token: "
+            f"the token server {self._url} (cluster security.oauth_token_url) gives no token: "
             f"{found}; expected an access_token for the client; check the address, "
             "oauth_client_id_from, oauth_client_secret_from and oauth_scope, and oauth_cafile if "
             "the system does not trust the server's authority"
@@ -248,7 +248,7 @@ class MskTokens(RenewedToken):
     """
 
     remedy = (
-        "check cluster security.aws_region, and that the policy of these AWS credentials allows "
+        "check cluster security.aws_region; check that the policy of these AWS credentials allows "
         "kafka-cluster:Connect on the cluster"
     )
 
@@ -289,7 +289,6 @@ class MskTokens(RenewedToken):
     def _problem(found: str) -> ConfigError:
         return ConfigError(
             "cluster security.sasl_mechanism is AWS_MSK_IAM, and AWS's default credential chain "
-            f"fails: {found}; expected credentials on the driver, from the environment "
-            "(AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), a profile or the "
-            "host's role; set one of them"
+            f"fails: {found}; expected credentials on the driver; set AWS_PROFILE, set "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the host a role"
         )

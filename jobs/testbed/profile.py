@@ -191,7 +191,7 @@ class Profile(ConfigModel):
         if self.produce_handler_ms is not None and named != known:
             raise ValueError(
                 f"produce_handler_ms names {_brokers(named)}, and the testbed has "
-                f"{_brokers(known)}; expected a time for each broker, 0 for no wait; name all "
+                f"{_brokers(known)}; expected a time for each broker (0 for no wait); name all "
                 "brokers, or give one time for all brokers"
             )
 
