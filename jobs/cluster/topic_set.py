@@ -25,7 +25,7 @@ REFUSED_ASSIGNMENTS = frozenset(
         "UnsupportedVersionError",
     }
 )
-"""Errors of the creation of a topic that may not occur without an assignment of replicas."""
+"""Errors of a topic's creation that a request without an assignment of replicas may avoid."""
 
 TOLERANCE = 0.1
 """Leaders are even if each broker's number of leaders deviates from the mean by at most this share

@@ -61,10 +61,10 @@ WRONG_REQUESTS = frozenset(
         *REFUSED_ASSIGNMENTS,
     }
 )
-"""Errors of the creation of a topic that a change of the run's configuration can avoid."""
+"""Errors of a topic's creation that another configuration of the run can avoid."""
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
-"""Errors of the creation of a topic if a Kafka service forbids a property."""
+"""Errors of a topic's creation if a Kafka service forbids a property."""
 
 
 Seen = TypeVar("Seen")
@@ -578,7 +578,7 @@ class Topics:
         return seen
 
     def _still_listed(self, names: Sequence[str]) -> str:
-        """A clause about the first broker that lists a topic or is silent; empty without one."""
+        """A clause about the first broker that lists a topic or is silent; empty if none does."""
         brokers = self._admin.describe_cluster().broker_ids
         for broker, seen in query_brokers(
             lambda b: self._admin.partitions_seen_by(b, names), brokers

@@ -190,7 +190,7 @@ class Cluster(ConfigModel):
 
     @property
     def written(self) -> Written:
-        """Path of a key → its text with environment variables, which the run records."""
+        """Path of a key → text with environment variables; the run records this text."""
         return self._written
 
     @property

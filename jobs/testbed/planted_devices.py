@@ -466,7 +466,7 @@ class LinkDevices:
             else:
                 return chosen
         raise DeviceError(
-            f"{_LINK_TRIES} random addresses in {NETWORK} were refused, the last because: {refusal}"
+            f"{_LINK_TRIES} random addresses in {NETWORK} were refused; the last reason: {refusal}"
         )
 
     def _set_up(self) -> None:

@@ -192,8 +192,8 @@ class Supervisor:
                 return
         raise TestbedFailedError(
             "start",
-            f"in {PORT_ATTEMPTS} attempts another process took one of its ports before the "
-            "brokers did; expected free ports; stop other servers on this machine, and try again",
+            f"in each of {PORT_ATTEMPTS} attempts another process took a port of the testbed; "
+            "expected free ports; stop other servers on this machine, and try again",
         )
 
     def _start_all(self, members: Sequence[Member], deadline_s: float) -> None:

@@ -118,7 +118,7 @@ def test_a_topic_that_the_cluster_would_refuse_is_a_configuration_error(
         run.topics.create(run.pattern)
     run.admin.fail.clear()
     run.admin.properties["max.message.bytes"] = "1000"
-    with pytest.raises(ConfigError, match=r"max\.message\.bytes 1000 B"):
+    with pytest.raises(ConfigError, match=r"max\.message\.bytes is 1000 B"):
         run.topics.create(run.pattern)
     run.fail("validate", "PolicyViolationError", times=4)
     topic = replace(run.pattern.topic, partitions_per_broker=4_000)
