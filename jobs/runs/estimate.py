@@ -322,8 +322,8 @@ class TimeBudget:
         return self if self.total_s is None else replace(self, total_s=share * self.total_s)
 
     def refusal(self, needed_s: float) -> str:
-        """The reason why a case of this duration [s] does not begin; empty if the case fits into
-        the budget.
+        """The reason why the budget has no time for a case of this duration [s]; empty if the case
+        fits.
         """
         left_s = self.left_s
         if left_s is None or needed_s <= left_s:

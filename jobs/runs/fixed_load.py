@@ -185,9 +185,7 @@ class FixedLoadRun(Body):
             self.trials.append(make(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run: its error or, if the load must be sustained, the result of the
-        verdicts.
-        """
+        """The outcome of the run: its error, or OVERLOADED trials if the load must be sustained."""
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
             return outcome_of(error)

@@ -50,7 +50,7 @@ class RunState:
     Attributes:
         order: the settings of the run.
         contexts: name of a side → the open context of the side; without sides, one context with an
-            empty name. No entry exists before the cluster is open.
+            empty name; no context before the cluster is open.
         started_s: the start of the run [s since the epoch].
         recorded: the outcome that the tables contain; None before the end of the run.
         ended_by: the error that ended the run early; None without an error.
@@ -158,7 +158,7 @@ class Body(ABC):
         return
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of a run that ended with this error; None if the run had no error."""
+        """The outcome of a run that ended with this error, or without an error if it is None."""
         return outcome_of(error)
 
     @abstractmethod

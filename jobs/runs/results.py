@@ -318,7 +318,7 @@ def boundary_of(
 
 
 def why_no_answer(boundary: Boundary, goal: Goal) -> str:
-    """The reason why a boundary is no answer to its goal; empty if it is an answer."""
+    """The reason why a boundary does not answer its goal; empty if the goal is answered."""
     if boundary.gave_up is not None:
         return open_words(boundary)
     return doubt_words(boundary) if goal.search.interval_required else ""

@@ -24,9 +24,9 @@ the process ends.
 def run_lock(folder: Path, holder: str) -> Iterator[bool]:
     """Lock the run in a folder while the block lasts.
 
-    The cluster's lock excludes a second driver on every machine. This lock needs only the run's
-    folder: it excludes a second driver before the cluster is open, and also with --no-lock, on each
-    machine that has the folder.
+    The cluster's lock excludes a second driver on every machine. The run's lock needs only the
+    folder of the run. The lock excludes a second driver on each machine that shares the folder,
+    even before the cluster is open and with --no-lock.
 
     Args:
         folder: the folder of the run.
@@ -56,7 +56,7 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process has the lock of a run.
+    """Whether a process holds the lock of a run.
 
     On a file system without locks, the result is True if a lock file exists, because the run may be
     active.

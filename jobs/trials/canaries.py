@@ -1,7 +1,7 @@
 """The canaries: a small producer and a small consumer on a topic with one partition on each broker.
 
 Canaries run from before the first load to the end of the run. Their latencies show how a load
-affects other clients. They send few records, so that they do not load the brokers.
+affects other clients. Canaries send few records, so that they do not load the brokers.
 """
 
 from __future__ import annotations

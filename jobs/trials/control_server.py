@@ -383,8 +383,8 @@ class TaskChannel:
             pieces.clear()
 
     def admit(self, task: int, writer: asyncio.StreamWriter) -> bool:
-        """Admit a task that sent the right token; return False after the load, and for an admitted
-        task.
+        """Admit a task with the right token; return False after the load, or if the task is known
+        already.
         """
         if self._has_ended or task in self._admitted or not 0 <= task < self.expected_tasks:
             return False

@@ -60,7 +60,8 @@ clients is measured again after this time [s]. After this time, no part of the l
 from the run.
 """
 BEHIND_IDLE = 0.05
-"""If the idle fraction of request handlers is lower, they still process waiting requests [ratio].
+"""Request handlers still process waiting requests if their idle fraction is below this value
+[ratio].
 """
 LEVEL_S = 600.0
 """Largest age of a reading that counts for the usual load of other clients [s]."""

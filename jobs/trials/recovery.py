@@ -3,8 +3,8 @@ trial.
 
 The wait includes write-back: the hosts of the brokers still have to write pages of the last load to
 disk. A broker's own counter of written bytes (`write_bytes` of /proc/PID/io) grows when a page
-becomes dirty, and does not change while the kernel writes the page. So write-back is measured from
-the sizes of dirty and write-back memory.
+becomes dirty, and does not change while the kernel writes the page. Write-back is therefore
+measured by the sizes of dirty and write-back memory.
 """
 
 from __future__ import annotations

@@ -518,7 +518,7 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
 
 
 def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether brokers are warm, so that the cost of a request is steady; the progress is reported.
+    """Whether the cost of a request is steady, so that brokers are warm; reports the progress, too.
 
     If the cost is unknown, brokers are warm after `SHORT_S` of load.
 

@@ -106,7 +106,7 @@ class Counts:
             time.
         retry_errors: name of Kafka's error → records that were sent again because of this error.
         duplicates_by_partition: partition → highest possible number of records in its log beyond
-            the acknowledged and the failed records. Such duplicates exist if an answer was lost and
+            the acknowledged and the failed records; such duplicates exist if an answer was lost and
             the records were sent again.
         by_producer: the counts of each producer over the whole trial.
         by_broker: broker id → the counts for this broker; empty if a client library does not report
@@ -118,7 +118,7 @@ class Counts:
             still open at the end of the drain.
         aborted_records: acknowledged records of aborted transactions over the whole trial, which
             consumers of committed records do not read.
-        commit_s: time that the commits inside the window took, summed over producers [s]. A commit
+        commit_s: time that the commits inside the window took, summed over producers [s]; a commit
             waits for the answers to all batches of its transaction, and then for the answer to the
             commit request.
         transaction_log_records: records of our transactions in the brokers' own log of transactions
@@ -391,8 +391,8 @@ class ClientWindow:
         end_s: end of the measured window.
         counts: counts of the producers.
         latency: time from the intended send to the acknowledgement.
-        lateness_p99_ms: delay between intended and actual send that 99 % of the sends do not
-            exceed. Sends that a broker blocked are left out; NaN without sends.
+        lateness_p99_ms: delay between the intended and the actual send that 99 % of the sends do
+            not exceed, without sends that a broker blocked; NaN without sends.
         producer_share: the range of the achieved shares of all producers.
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
         groups: the counts of each consumer group, with its lag.
