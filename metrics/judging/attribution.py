@@ -48,11 +48,11 @@ from metrics.windows.use import (
 )
 
 HANDLERS_SHARE_HIGH = 0.5
-"""Flushes, or waits without CPU, explain busy handlers from this share of the handlers' busy time
-on [ratio]."""
+"""Flushes, or waits without CPU, explain busy handlers if they take this share of the handlers'
+busy time or more [ratio]."""
 
 FLUSH_SHARE_LOW = 0.25
-"""Flushes explain busy handlers from this share of the handlers' busy time on, if the handlers
+"""Flushes also explain busy handlers at this share of the handlers' busy time, if the handlers
 mostly wait and some thread flushes nearly all the time [ratio]. The value is lower than
 `HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the followers'
 bytes."""
@@ -159,7 +159,7 @@ class _Broker:
     def awaited_disk(self) -> DiskWindow | None:
         """The disk with the longest queue among the disks that writers may wait for, or None.
 
-        If tasks of a host wait for I/O, a lower busy share is enough for a disk of this host.
+        If tasks of a host wait for I/O, a disk of this host counts as busy at a lower busy share.
         """
         return _longest_queue(
             (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
@@ -207,9 +207,9 @@ class _Broker:
     def is_out_of_cpu(self) -> bool:
         """True if the CPU is at its limit and brokers use at least half of the used CPU.
 
-        Several brokers may run on one machine, but the metrics do not show which ones. So the CPU
-        of all brokers without spare CPU is added up. If the metrics do not show which processes use
-        the CPU, the brokers are assumed to use it.
+        Several brokers may run on one machine, but the metrics do not show which brokers share a
+        machine. So the CPU of all brokers without spare CPU is added up. If the metrics do not show
+        which processes use the CPU, the brokers are assumed to use it.
         """
         if self.is_stopped_by_quota:
             return True
@@ -478,8 +478,8 @@ def _cpu(broker: _Broker) -> str | None:
 def _cpu_of_others(broker: _Broker) -> str:
     """The text for a machine that other processes keep busy.
 
-    This evidence is weak, because the brokers may get enough CPU on a machine that other processes
-    keep busy.
+    A machine that other processes keep busy is weak evidence, because its brokers may still get
+    enough CPU.
     """
     return (
         f"the machine was {_busy(broker)}, of which brokers used "
@@ -549,8 +549,8 @@ def _connection(broker: _Broker) -> str | None:
 
 
 def _waits_for_followers(broker: _Broker) -> str | None:
-    """The text for produce requests that mostly wait for followers. This wait is the weakest
-    evidence: with acks=all, requests mostly wait for followers at any load.
+    """The text for produce requests that mostly wait for followers. Waits for followers are the
+    weakest evidence, because with acks=all requests mostly wait for followers at any load.
     """
     window, remote = broker.window, remote_share(broker.window)
     if remote is None or remote < REMOTE_SHARE_HIGH:
@@ -627,8 +627,8 @@ def _mbit(bytes_per_s: float | None) -> str:
 
 
 def _furthest_behind(evidence: Evidence) -> str:
-    """A phrase with the broker whose replicas lag most. This broker is the probable cause of the
-    lag.
+    """A phrase with the broker whose replicas lag most. The broker whose replicas lag most is the
+    probable cause of the lag.
     """
     lags = [(w.replica_lag_max_records or 0.0, -w.broker_id) for w in evidence.brokers]
     records, broker_id = max(lags, default=(0.0, 0))
@@ -657,8 +657,8 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
 
 
 def _unknown(brokers: list[_Broker]) -> _Finding:
-    """The finding that the resource is unknown. Its text has the resource nearest to its limit and
-    the missing evidence.
+    """The finding that the resource is unknown. The text of the finding has the resource nearest to
+    its limit and the missing evidence.
     """
     near = [
         (value, broker.window, row)
@@ -791,7 +791,7 @@ def _vote_count(votes: Sequence[AttributionVote], named: Resource, what: str) ->
     if not others:
         return f"all {len(votes)} {what} name this resource"
     alike = len(votes) - len(others)
-    return f"{alike} of {len(votes)} {what} name this resource, the others {', '.join(others)}"
+    return f"{alike} of {len(votes)} {what} name this resource, the others name {', '.join(others)}"
 
 
 def _at(loads: Sequence[str]) -> str:

@@ -1,5 +1,5 @@
-"""The state of a running load. It decides whether the load ends early and whether the load may
-grow.
+"""The state of a running load. The state decides whether the load ends early and whether the load
+may grow.
 
 A slice is the time between two successive samples of a broker. The value of an indicator in a slice
 is the value that a window of the same length would have (`search.early_stop`). This module also

@@ -9,7 +9,7 @@ The idle time of the request handlers must fall under the load. The size of the 
 machine, and a load of a few requests changes the idle time by less than its error. So a fall is a
 proof if it is larger than the error. A fall is required only if the load keeps the handlers busy
 for longer than the error on any machine. If other clients stop when the load begins, the idle time
-rises. It never rises above the share of the time that the load leaves idle.
+rises. The idle time never rises above the share of the time that the load leaves idle.
 """
 
 from __future__ import annotations
@@ -147,8 +147,8 @@ class Proof:
     Attributes:
         disagreements: one clause for each reading that disagrees with the load.
         doubts: one clause for each reason why the load cannot prove a reading.
-        idle_unproven: broker id → idle time below which a later load proves the reading [ratio]. It
-            has the brokers whose idle time did not fall by more than its error.
+        idle_unproven: broker id → idle time below which a later load proves the reading [ratio].
+            Only brokers whose idle time did not fall by more than the error are in the map.
     """
 
     disagreements: tuple[str, ...] = ()

@@ -78,8 +78,8 @@ class ValidityRule:
 
     Attributes:
         reasons: the function that returns the reasons why a trial is INVALID.
-        is_met_by_a_kill: True if the loss of a broker triggers the rule. Such a rule does not apply
-            to a trial in which a broker is killed on purpose.
+        is_met_by_a_kill: True if the loss of a broker triggers the rule. A rule that the loss of a
+            broker triggers does not apply if a broker is killed on purpose.
         judges_parts: True if the rule also judges each part of a mix.
     """
 
@@ -112,8 +112,8 @@ def tasks_failed(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def clocks_apart(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Hosts whose clock differs too much from the driver's clock. Such hosts load the brokers at
-    the wrong times.
+    """Hosts whose clock differs too much from the driver's clock. A host with a wrong clock loads
+    the brokers at the wrong times.
 
     Returns:
         One reason for each host.
@@ -192,10 +192,10 @@ def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Hosts of the generator that limited the load while records were missing or latencies were too
     long.
 
-    Such a host dropped packets, swapped memory, or had no CPU left. If the host shares a machine
-    with brokers, only dropped packets are a reason, because the attribution judges the machine's
-    CPU and memory. The drops of an interface with a known speed are no reason on such a host,
-    because a simulated link drops the packets beyond its speed.
+    A host of the generator limits the load if it drops packets, swaps memory, or has no CPU left.
+    If the host shares a machine with brokers, only dropped packets are a reason, because the
+    attribution judges the machine's CPU and memory. The drops of an interface with a known speed
+    are no reason on such a host, because a simulated link drops the packets beyond its speed.
 
     Returns:
         One reason for each host and problem.
@@ -487,9 +487,9 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
     """Acknowledged records that do not match the growth of the partitions' end offsets.
 
     The log may contain a failed record. If an answer was lost, the log may contain the record
-    twice. So a partition grows by at least its acknowledged records. It grows by at most the sum of
-    its acknowledged, failed and repeated records. Each end of a transaction adds one record to the
-    log.
+    twice. So a partition grows by at least its acknowledged records. A partition grows by at most
+    the sum of its acknowledged, failed and repeated records. Each end of a transaction adds one
+    record to the log.
 
     Returns:
         One reason for missing records, or one reason for records of unknown origin. The list is
@@ -648,9 +648,9 @@ def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """A fall of the other clients' load during the trial that exceeds the usual variation of their
     load.
 
-    Such a trial does not show that the brokers sustain the load in addition to the other clients'
-    usual load. The rule does not apply to an overloaded trial, because overloaded brokers leave
-    other clients less room.
+    A trial with such a fall does not show that the brokers sustain the load in addition to the
+    other clients' usual load. The rule does not apply to an overloaded trial, because overloaded
+    brokers leave other clients less room.
 
     Returns:
         One reason if the fall is too large a share of the brokers' traffic.

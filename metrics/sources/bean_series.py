@@ -319,7 +319,8 @@ def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
 
     Args:
         plain: the name, without case and separators.
-        is_typed: whether the type of the bean is a label. Then the name may lack the type.
+        is_typed: whether the type of the bean is a label. If the type is a label, the name may lack
+            the type.
     """
     return tuple(
         bean

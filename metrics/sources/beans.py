@@ -21,9 +21,9 @@ is at least 0, and at most the sum of:
 - `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
   metadata. If no listener's name contains "control", this number includes all fetches of followers.
 
-This upper bound is valid for one handler. With more handlers, the controller's busy share is
-smaller. So the broker's idle time is computed as the middle of its possible range, with half of the
-bound as its error.
+The upper bound of the controller's busy time is valid for one handler. With more handlers, the
+controller's busy share is smaller. So the broker's idle time is computed as the middle of its
+possible range, with half of the bound as its error.
 """
 
 from __future__ import annotations
@@ -413,8 +413,8 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
     Args:
         values: readings of the sample.
-        at_s: time of the sample [s since the epoch]. It replaces the uptime if the values contain
-            no uptime.
+        at_s: time of the sample [s since the epoch]. The time replaces the uptime if the values
+            contain no uptime.
     """
     found = dict(values)
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)

@@ -1,4 +1,5 @@
-"""A source for clusters without metrics. It reads the state of the replicas with the Admin API.
+"""A source for clusters without metrics. The source reads the state of the replicas with the Admin
+API.
 
 On such a cluster, the clients' figures and the ISR decide the verdict of a trial. The source does
 not read the request handlers, so it is unknown how close a broker is to its limit.

@@ -1,5 +1,5 @@
-"""A reader for numbers in the Prometheus text format, version 0.0.4. It supports only the parts of
-the format that contain numbers.
+"""A reader for numbers in the Prometheus text format, version 0.0.4. The reader supports only the
+parts of the format that contain numbers.
 
 A line has the form `name{label="value",...} number [timestamp]`. An exporter writes a series with
 the same text in every scrape. So each text is parsed once, and later scrapes look up the result.
@@ -62,8 +62,8 @@ def number_of(text: str) -> float:
 
 
 def numbers(values: Mapping[str, object]) -> dict[str, float]:
-    """Name → number, for the values that are numbers. NaN is not a number, because a JVM reports
-    NaN for an unknown value.
+    """Name → number, for the values that are numbers. A value of NaN is omitted, because a JVM
+    reports NaN if a value is unknown.
     """
     parsed = {name: number_of(str(value)) for name, value in values.items()}
     return {name: value for name, value in parsed.items() if not math.isnan(value)}
@@ -170,7 +170,7 @@ def _owners(text: str) -> Iterator[str]:
         yield "shows metrics of Kafka, but none of the request handlers"
     if any(name.startswith("jvm_") for name in names):
         yield (
-            "is that of a JVM without Kafka's beans: another process on this port, or an exporter "
+            "comes from a JVM without Kafka's beans: another process on this port, or an exporter "
             "that waits (startDelaySeconds)"
         )
     if names:

@@ -238,7 +238,7 @@ def take_first_polls(
 
     Args:
         source: the open source of the brokers' metrics.
-        hosts: the source of the hosts' metrics. It is polled only if it uses connections.
+        hosts: the source of the hosts' metrics. This source is polled only if it uses connections.
         clock: monotonic clock [s].
 
     Raises:

@@ -139,7 +139,7 @@ class UnusableAnswerError(http.client.HTTPException):
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of one answer. Its reader has a deadline and a highest length."""
+    """The bytes of one answer. The reader of the answer has a deadline and a highest length."""
 
     def __init__(self, sock: Any, raw: io.RawIOBase, until_s: float) -> None:
         self._sock, self._raw, self._until_s = sock, raw, until_s
@@ -239,8 +239,8 @@ class HttpClient:
         Args:
             target: path and query.
             headers: headers of the request.
-            timeout_s: longest time to connect [s]. It is also the longest duration of the exchange
-                on the open connection.
+            timeout_s: longest time to connect [s]. The exchange on the open connection has the same
+                longest duration.
             form: form of a POST request, or None for a GET request.
 
         Raises:

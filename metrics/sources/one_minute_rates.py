@@ -8,7 +8,8 @@ one-minute rate m is x. Each later tick changes the rate to m' = m + α (x - m),
 
     n = 5 s · (m + (m' - m) / α)
 
-The number of events is a whole number. It is exact if the rates have all digits of a double.
+The number of events is a whole number. The computed number of events is exact if the rates have all
+digits of a double.
 
 - If samples miss a tick, one rate between two known rates is unknown. The unknown rate has bounds,
   because no rate of events is negative, and no thread is idle for more than the whole time. The
@@ -73,7 +74,8 @@ def rounding_of(text: str) -> float:
 
 
 class TickedCount:
-    """The count of a meter between the first time its rate was read and the meter's last tick.
+    """The count of a meter's events, from the first reading of the meter's rate to the meter's last
+    tick.
 
     Attributes:
         at_s: time at which the rate was last read [s since the epoch].

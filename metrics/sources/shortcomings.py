@@ -38,10 +38,12 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
     "the CPU time of the brokers' processes: their part of the machine's CPU use is unknown": (
         "process_cpu_ns",
     ),
-    "the heap: a JVM that is short of memory does not show": ("heap_used_bytes", "heap_max_bytes"),
+    "the heap: a lack of heap memory is not visible": ("heap_used_bytes", "heap_max_bytes"),
     "the numbers of requests: the cost of a request is unknown, so a warm-up ends after "
     "10 s": _times_of_requests("count"),
-    "the queue of requests: requests that wait for a handler do not show": ("request_queue_size",),
+    "the queue of requests: requests that wait for a handler are not visible": (
+        "request_queue_size",
+    ),
     "the bytes of network connections: the network's part in the load is unknown": (
         "network_in_bytes",
         "network_out_bytes",
@@ -59,26 +61,26 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
         "disk_read_bytes",
         "disk_write_bytes",
     ),
-    "changes of the ISR: followers that leave the ISR and return to it do not show": (
+    "changes of the ISR: followers that leave the ISR and return to it are not visible": (
         "isr_shrinks",
         "isr_expands",
     ),
-    "the followers' lag: followers that fall behind do not show": ("replica_max_lag_records",),
-    "offline replicas: replicas on failed disks do not show": ("offline_replicas",),
-    "produce requests that wait for followers: latency that replication causes does not show": (
+    "the followers' lag: followers that fall behind are not visible": ("replica_max_lag_records",),
+    "offline replicas: replicas on failed disks are not visible": ("offline_replicas",),
+    "produce requests that wait for followers: latency that replication causes is not visible": (
         "produce_delayed",
     ),
-    "failed produce requests: failed requests of other clients do not show": (
+    "failed produce requests: failed requests of other clients are not visible": (
         "failed_produce_requests",
     ),
-    "the controller's queue: a controller that falls behind does not show": (
+    "the controller's queue: a controller that falls behind is not visible": (
         f"{CONTROLLER_QUEUE_MS}_count",
         f"{CONTROLLER_QUEUE_MS}_mean",
     ),
-    "under-replicated partitions: replicas that stay out of sync do not show": (
+    "under-replicated partitions: replicas that stay out of sync are not visible": (
         "under_replicated_partitions",
     ),
-    "led partitions: leaders that move do not show": ("leader_partitions",),
+    "led partitions: moves of leaders are not visible": ("leader_partitions",),
     "garbage collection: its share of the time is unknown": (GC_MS,),
     "fenced brokers: only lost leaders and replicas show that the controller excluded a broker": (
         "fenced_brokers",
@@ -88,7 +90,7 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
 CLIENT_ONLY = (
     "trials are judged without broker metrics: by acknowledgements, by under-replicated "
     "partitions in the Admin API, and by latency if the goal has a latency objective; the "
-    "brokers' limiting resource is unknown, and a broker close to its limit does not show"
+    "brokers' limiting resource is unknown, and a broker close to its limit is not visible"
 )
 """The note for an answer that was found without broker metrics."""
 
@@ -143,7 +145,7 @@ def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
     if any(not node.has_quorum for node in nodes):
         yield (
             "the brokers' metrics do not show the epoch of a KRaft quorum, for example because "
-            "the brokers use ZooKeeper: elections of a controller do not show"
+            "the brokers use ZooKeeper: elections of a controller are not visible"
         )
 
 

@@ -345,8 +345,9 @@ class BrokerWindow:
         interval_s: intended time between samples [s].
         contradiction: reason why the samples cannot all come from one process without a restart, or
             None if they can.
-        handler_idle: idle fraction of the request handlers [ratio]. Its largest error is 0.3 s,
-            divided by the length of the window. A value slightly above 1 is normal.
+        handler_idle: idle fraction of the request handlers [ratio]. The largest error of the idle
+            fraction is 0.3 s, divided by the length of the window. A value slightly above 1 is
+            normal.
         handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
             metric with a controller's handlers [ratio], or None if they do not.
         handler_idle_rate_error: largest error of `handler_idle` if it is computed from

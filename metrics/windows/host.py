@@ -3,8 +3,8 @@
 The increase of a counter is the difference between its last and its first sample. Gauges are read
 from the samples inside the window. A value that the samples do not show is None, never 0.
 
-The USE table shows utilization, saturation and errors. Its rows are the rows of Gregg's checklist
-for Linux (https://www.brendangregg.com/USEmethod/use-linux.html).
+The USE table shows utilization, saturation and errors. The rows of the table follow Gregg's
+checklist for Linux (https://www.brendangregg.com/USEmethod/use-linux.html).
 """
 
 from __future__ import annotations
@@ -75,9 +75,7 @@ class InterfaceWindow:
 
     @column
     def dropped_share(self) -> float | None:
-        """Share of the packets that the host dropped. All packets include the dropped packets
-        [ratio].
-        """
+        """Dropped packets, divided by the sum of carried and dropped packets [ratio]."""
         if self.dropped is None or self.packets is None:
             return None
         return over(self.dropped, self.packets + self.dropped) or 0.0
@@ -251,7 +249,8 @@ def host_windows(
         start_s, end_s: the measured window [s since the epoch].
         brokers: host → ids of the brokers on the host.
         generators: names of the hosts with tasks of the load.
-        of_brokers: names of the brokers' machines. They may differ from the keys of `brokers`.
+        of_brokers: names of the brokers' machines. The names of the machines may differ from the
+            keys of `brokers`.
     """
     tasks_on = set(generators)
     machines = {*brokers, *of_brokers}
@@ -293,8 +292,8 @@ def _of_disks(inside: Sequence[HostSample]) -> Span | None:
     """The span of the samples that show the disks of log dirs, or None if fewer than two samples
     show these disks.
 
-    Tasks on the brokers' machine also take samples. Their samples lack some kinds of disks, such as
-    loop devices. A span needs each counter in its first and its last sample.
+    Tasks on the brokers' machine also take samples. The samples of tasks lack some kinds of disks,
+    such as loop devices. A span needs each counter in its first and its last sample.
     """
     known = samples_with_log_disks(inside)
     return None if known[-1].at_s <= known[0].at_s else Span(known)

@@ -132,7 +132,7 @@ def unwritten_bytes(sample: HostSample) -> float | None:
 def dirty_limit_bytes(sample: HostSample) -> float | None:
     """The size of the dirty pages at which writers begin to wait for disks [B].
 
-    This size is the mean of the background limit and the hard limit of dirty pages
+    Writers begin to wait at the mean of the background limit and the hard limit of dirty pages
     (`dirty_freerun_ceiling` in Linux's mm/page-writeback.c). The hard limit is vm.dirty_bytes, or
     vm.dirty_ratio of the available memory. Linux's default is used if the host does not show these
     settings. node_exporter never shows them.
@@ -148,7 +148,8 @@ def dirty_limit_bytes(sample: HostSample) -> float | None:
 def dirty_background_bytes(sample: HostSample) -> float | None:
     """The size of the dirty pages at which the kernel begins to write pages of any age [B].
 
-    This size is vm.dirty_background_bytes, or vm.dirty_background_ratio of the available memory.
+    The background limit is vm.dirty_background_bytes, or vm.dirty_background_ratio of the available
+    memory.
     """
     return _threshold(
         sample,

@@ -100,7 +100,7 @@ def test_an_upgrade_from_zookeeper_to_kraft_is_compared(tmp_path: Path) -> None:
     releases = {side: document[side]["release"] for side in "ab"}
     assert releases == {"a": "Kafka 3.6.2 with ZooKeeper", "b": "Kafka 4.1.2 with KRaft"}
     (file,) = (tmp_path / "out").glob("*/compare.html")
-    elections = "elections of a controller do not show"
+    elections = "elections of a controller are not visible"
     for shown in (text, file.read_text(encoding="utf-8")):
         assert "A is Kafka 3.6.2 with ZooKeeper; B is Kafka 4.1.2 with KRaft" in shown
         assert elections in shown

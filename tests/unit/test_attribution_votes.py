@@ -45,10 +45,11 @@ def boundary(*trials: Trial, overloaded: int | None = 40) -> Boundary:
     [
         ([vote(DISK)], DISK, "disk: seen at 40"),
         ([vote(CPU, "40 producers"), vote(DISK), vote(DISK, producers=44)], DISK,
-         "disk: seen at 44; 2 of 3 overloads name this resource, the others CPU at 40 producers"),
+         ("disk: seen at 44; 2 of 3 overloads name this resource, "
+         "the others name CPU at 40 producers")),
         ([vote(UNKNOWN)] * 3 + [vote(CPU)], CPU,
          ("CPU: seen at 40; 1 of 4 overloads name this resource, "
-         "the others unknown, unknown, unknown")),
+         "the others name unknown, unknown, unknown")),
         ([vote(UNKNOWN)] * 2, UNKNOWN, "unknown: seen at 40; all 2 overloads name this resource"),
     ],
 )  # fmt: skip
@@ -71,7 +72,7 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     assert found.limited_by == "disk"
     assert found.evidence == (
         "disk: seen at 40; 1 of 2 overloads near the limit name this resource, "
-        "the others CPU at 60 producers"
+        "the others name CPU at 60 producers"
     )
     assert any("disk at 40 producers; CPU at 60 producers" in note for note in found.notes)
     two = boundary(overload(40, DISK), overload(50, CPU), overload(56, CPU))
@@ -80,7 +81,7 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     silent = boundary(overload(40, UNKNOWN), overload(44, DISK), overload(50, DISK))
     assert silent.limited_by == "disk"
     assert (
-        "2 of 3 overloads near the limit name this resource, the others unknown at 40"
+        "2 of 3 overloads near the limit name this resource, the others name unknown at 40"
         in silent.evidence
     )
     # Overloads far above or below the limit do not vote.

@@ -168,7 +168,7 @@ def test_a_target_without_new_scrapes_is_stale_and_its_last_numbers_are_not_new(
         (good, *_, stale) = source.sample_all()
         assert (good.broker_id, good.error) == (1, None)
         assert (stale.broker_id, stale.values) == (2, {})
-        assert stale.error is not None and "expected one every 2 s" in stale.error
+        assert stale.error is not None and "expected one scrape every 2 s" in stale.error
         (age,) = map(float, re.findall(r"is (\d+) s old", stale.error))
         assert age >= STALE_INTERVALS * 2.0
 

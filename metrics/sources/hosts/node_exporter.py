@@ -2,7 +2,8 @@
 
 A sample is one scrape of each host. The scrape is made over HTTP or by a Prometheus server. The
 default collectors of node_exporter 1.x show all series that are read. The identity of a machine:
-its name and its boot time. They show whether two addresses lead to the same machine.
+its name and its boot time. The name and the boot time show whether two addresses lead to the same
+machine.
 """
 
 from __future__ import annotations
@@ -345,8 +346,8 @@ def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) ->
 
     Args:
         values: readings of the scrape, with one value for each core.
-        log_disks: names of the disks with log dirs. These disks are kept even if they are of a kind
-            that is omitted otherwise.
+        log_disks: names of the disks with log dirs. A disk with a log dir is kept even if disks of
+            its kind are omitted otherwise.
     """
     found: dict[str, float] = {}
     cores = set()

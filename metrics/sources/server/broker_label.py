@@ -20,8 +20,8 @@ class BrokerLabel:
     """The assignment of a label's values to brokers.
 
     Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
-    the broker's advertised host. The value may also contain a port, and the host's name may be
-    longer or shorter.
+    the broker's advertised host. A value that names the host may contain a port, and a longer or
+    shorter form of the host's name.
 
     Attributes:
         section: section of the cluster's file with these settings, for messages.

@@ -370,9 +370,9 @@ class ServerFeed:
         age_s = self._server_s() - times_s[-1]
         if age_s > STALE_INTERVALS * interval_s + _LAG_MAX_S:
             raise ConfigError(
-                f"the last scrape {where} on {self._api.url} is {age_s:.0f} s old, expected one "
-                f"every {interval_s:.3g} s; see why the server no longer scrapes it (its page "
-                "/targets)"
+                f"the last scrape {where} on {self._api.url} is {age_s:.0f} s old; expected one "
+                f"scrape every {interval_s:.3g} s; check on the server's page /targets why the "
+                "scrapes stopped"
             )
         return round(interval_s, 3)
 
@@ -498,7 +498,7 @@ class ServerFeed:
         if not self._is_new(pages, called_s):
             age_s = self._server_s() - target.last_s
             error = (
-                f"the last scrape {where} is {age_s:.0f} s old, expected one every "
+                f"the last scrape {where} is {age_s:.0f} s old; expected one scrape every "
                 f"{target.interval_s:.3g} s"
             )
             yield Scrape(self._clock(), error=error)
