@@ -121,7 +121,8 @@ def holder_text(run_id: str, at_s: float) -> str:
 
 
 class RunLocks:
-    """The locks of all clusters that one run loads; two sides on one cluster share its lock.
+    """The locks of all clusters that one run loads; a cluster has one lock, even if the run uses
+    the cluster twice.
 
     Args:
         holder: description of the run (see `holder_text`).

@@ -24,7 +24,7 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
 
 WRITE_S, READ_S = 10.0, 3.0
-"""Deadlines of the acknowledgement, and of reading the record back [s]."""
+"""Deadlines for the acknowledgement and for the read of the record [s]."""
 
 
 def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: TrafficPattern) -> None:
@@ -61,7 +61,7 @@ def _record(pattern: ProducerPattern) -> bytes:
 
 
 def _first_led(topics: TopicSet) -> Iterator[tuple[int, tuple[str, int]]]:
-    """(Broker id, first partition that the broker leads) for each broker that leads a partition."""
+    """Each broker that leads a partition, with the first partition that the broker leads."""
     found: dict[int, int] = {}
     for number, leader in enumerate(topics.leaders):
         found.setdefault(leader, number)

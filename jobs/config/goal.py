@@ -335,7 +335,7 @@ def parse_bounds(text: bytes, label: str) -> OwnerBounds:
 
 
 def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
-    """The goal's limits, each tightened to the strictest of the owners' bounds.
+    """The goal's limits; the strictest bound of the owners replaces each limit that is less strict.
 
     If an owner states fail_closed, each guard with a default is on, even if the goal turns it off.
     """

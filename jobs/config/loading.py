@@ -1,4 +1,4 @@
-"""Loading clusters, workloads and goals from conf/ or from a path."""
+"""Loads clusters, workloads and goals from conf/ or from a path."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Configuration:
         return axis_named(self.goal.search.axis)
 
     def pattern(self, message_bytes: int, load: int, brokers: int = 0) -> TrafficPattern:
-        """The traffic at a load, which is a value of the axis.
+        """The traffic at a load; the load is a value of the axis.
 
         Args:
             message_bytes: message size of the boundary point [B].

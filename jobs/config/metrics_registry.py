@@ -489,7 +489,7 @@ class ServedSection(HttpSection):
 
 
 def _groups(pattern: str) -> int:
-    """The number of groups of a regular expression; 0 for a malformed one."""
+    """The number of groups of a regular expression; 0 if the expression is malformed."""
     try:
         return re.compile(pattern).groups
     except re.error:

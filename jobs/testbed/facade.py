@@ -39,9 +39,8 @@ def require_startable(options: TestbedOptions) -> None:
     jars.
 
     Raises:
-        ConfigError: the profile or a value is wrong, this machine has too few cores or cannot
-            create the link or the disks, or Kafka does not know a property in the cluster's file or
-            in an option.
+        ConfigError: the profile or a value is wrong, this machine lacks a requirement of the
+            testbed, or Kafka does not know a property in the cluster's file or in an option.
     """
     profile, given = profile_of(options), options.properties
     require_possible(profile)

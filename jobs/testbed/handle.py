@@ -284,7 +284,7 @@ class Testbed:
             locked_sweep(self._folder.parent)
 
     def reap(self) -> None:
-        """Reap the supervisor's process, if it has ended."""
+        """Reap the supervisor's process if the supervisor has ended."""
         self._process.poll()
 
     def _require_node(self, node_id: int) -> int:

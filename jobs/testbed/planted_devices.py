@@ -367,7 +367,9 @@ def require_devices(link: Link | None, disk: PlantedDisk | None) -> None:
 
 
 def _lacking_rights() -> list[str]:
-    """The missing privileges of root, for example in a container without capabilities."""
+    """The privileges of root that this process lacks, for example in a container without
+    capabilities.
+    """
     found: list[str] = []
 
     def look() -> None:
