@@ -109,7 +109,8 @@ def written(testbed: Testbed, folder: Path, *lines: str) -> str:
 def test_a_tenant_with_one_prefix_has_all_that_a_run_needs(
     guarded: Testbed, owner: KafkaAdmin, tmp_path: Path
 ) -> None:
-    own, others = documented("| topics and groups"), documented("| reading the state of others")
+    own = documented("| access to topics and groups")
+    others = documented("| access to the cluster and to other topics")
     owner.create_topic("orders", {0: [1, 2]}, {})
     cluster = ("--cluster", written(guarded, tmp_path, "name_prefix: team-a-"))
     grant(guarded, *(each.replace("redline-", "team-a-") for each in own))
