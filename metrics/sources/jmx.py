@@ -17,12 +17,12 @@ TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `n
 name for a bean with `*` is followed by a colon and the text that `*` matched.
 
 The beans of a broker are read one after the other if all reads together take `READ_NS` or less, for
-example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read it
-at the same time, and RMI opens a connection for each call. The number of parallel calls is computed
-from the connection's fastest call. So the number does not rise if a broker or the driver becomes
-slow under load. One call reads all attributes of a bean. `poll_ms` is the time between the first
-and the last call of a sample. So each reading was taken at most half of this time before or after
-the sample's time.
+example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read its
+beans at the same time, and RMI opens a connection for each call. The number of parallel calls is
+computed from the connection's fastest call. So the number does not rise if a broker or the driver
+becomes slow under load. One call reads all attributes of a bean. `poll_ms` is the time between the
+first and the last call of a sample. So each reading was taken at most half of this time before or
+after the sample's time.
 
 If a new connection leads to another node than the first connection, for example behind a load
 balancer, the sample has an error.
@@ -35,24 +35,25 @@ itself was paused. So `silent_ms` shows whether the process or the machine of a 
 **Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
 answer names. The client side also uses the JVM's default TLS context, and does not check the host's
 name. The classes, the TLS context and the check of the host's name cannot be configured for a
-single connection. RMI finds classes by the class loader of its caller or of its thread. So the
-separate class loader `RedlineJmxGuard` defines the poller. The poller's threads use the same
-loader. The loader knows Java's own classes, and no class of Spark. The loader replaces Java's
-`SslRMIClientSocketFactory` by a class that trusts the source's certificates and checks the host's
-name.
+single connection. RMI finds classes by the class loader of its caller or of its thread. So a
+separate class loader, `RedlineJmxGuard`, defines the class of the poller. The poller's threads use
+the same loader. The loader knows Java's own classes, and no class of Spark. The loader replaces
+Java's `SslRMIClientSocketFactory` by a class that trusts the source's certificates and checks the
+host's name.
 
 The JVM also gets a filter of classes (JEP 290). If the thread's class loader is itself a filter,
-the JVM's filter asks this loader. For all other threads, the filter decides nothing. So each source
-has its own filter, and the rest of the JVM is not affected. If the JVM was started with its own
-filter, it uses its own filter instead.
+the JVM's filter asks this loader. For threads with any other class loader, the filter leaves the
+decision open. So each source has a separate filter, and the rest of the JVM is not affected. If the
+JVM was started with a filter, the JVM uses only that filter.
 
-**Without a JVM in the driver.** The program of the package `jmxquery` reads JMX, with a filter of
-classes. The package passes the password to its program as an argument, and lists of processes show
-arguments. The package also cannot pass options to the JVM. Java's launcher can read arguments from
-a file. So this module writes the arguments to a file that only its owner can read, and deletes the
-file after the call. Each poll of a broker starts a JVM (about 0.35 s, 0.4 core-seconds). So one
-call reads all beans of a broker, and the interval between samples is some seconds. The time of a
-sample is the end of the call, because the JVM reads the values in its last milliseconds.
+**Without a JVM in the driver.** The program of the package `jmxquery` reads JMX. A filter of
+classes protects this program. The package passes the password to its program as an argument, and
+lists of processes show arguments. The package also cannot pass options to the JVM. Java's launcher
+can read arguments from a file. So this module writes the arguments to a file that only its owner
+can read, and deletes the file after the call. Each poll of a broker starts a JVM, which takes about
+0.35 s and 0.4 core-seconds. So one call reads all beans of a broker, and the interval between
+samples is some seconds. The time of a sample is the end of the call, because the JVM reads the
+values in its last milliseconds.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
 
 
 def parse_answers(text: str) -> list[BeanAnswer]:
-    """The answers of all nodes in a text of the poller. The module describes the format."""
+    """The answers of all nodes, parsed from the poller's text. The module describes the format."""
     answers = []
     for part in text.split("#\t")[1:]:
         head, *lines = part.rstrip("\n").split("\n")
@@ -314,7 +315,7 @@ def ask(
 
     Raises:
         subprocess.CalledProcessError: the program failed, for the reason in its `stdout`.
-        subprocess.TimeoutExpired: there was no answer within `timeout_s`.
+        subprocess.TimeoutExpired: no answer arrived within `timeout_s`.
         ValueError: the answer is cut off.
     """
     query_text = "".join(f"{query.to_query_string()};" for query in queries)

@@ -296,11 +296,10 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
 
 
 def as_rate(selector: Selector, reading: str) -> Selector:
-    """A selector for the one-minute rate of a meter.
+    """A selector for the series with a meter's one-minute rate.
 
-    Args:
-        selector: pattern for the series, with a factor that leads to a rate [1/s] or to an idle
-            share [ratio].
+    Args: selector: pattern for the series, with a factor that converts the number to a rate [1/s]
+    or to an idle share [ratio].
         reading: name of the meter's count.
     """
     unit = 1e9 if reading in IDLE_METERS else 1.0
@@ -319,8 +318,8 @@ def missing_readings(
 def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
     """The roles of a process, from its readings.
 
-    Only brokers show replicas. `active_controller` shows a controller if the process is not a
-    broker, or if it also shows the epoch of KRaft's quorum.
+    Only brokers show replicas. If a process shows `active_controller`, it is a controller unless it
+    is a broker without the epoch of KRaft's quorum.
     """
     is_broker = any(each in values for each in _OF_REPLICAS) or ACTIVE_CONTROLLER not in values
     is_controller = ACTIVE_CONTROLLER in values and (not is_broker or CONTROLLER_EPOCH in values)

@@ -198,7 +198,7 @@ class Scraper:
 
         The request also names the series of beans that Kafka registers at their first use. Some
         exporters do not support the parameter `name[]`, or give it another meaning. If the answer
-        to such a request lacks a reading, later scrapes request all series.
+        to a request with `name[]` lacks a reading, later scrapes request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
@@ -235,9 +235,10 @@ class Scraper:
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
     """Reading → its value, from the preferred selector whose series has a number.
 
-    A reading is left out if the page shows it twice with different numbers. Some readings consist
-    of several series, such as one series for each garbage collector. All series of such a reading
-    come from one selector, because two selectors may show the same parts under different names.
+    The result lacks a reading that the page shows twice with different numbers. Some readings
+    consist of several series, such as one series for each garbage collector. All series of one
+    reading come from one selector, because two selectors may show the same parts under different
+    names.
     """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}

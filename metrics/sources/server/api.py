@@ -1,6 +1,7 @@
 """The HTTP API of a Prometheus server, for queries and for the time of the server's clock.
 
-Thanos, Mimir and VictoriaMetrics have the same API. Each error describes the answer of the server.
+Thanos, Mimir and VictoriaMetrics have the same API. Each error message describes the answer of the
+server.
 """
 
 from __future__ import annotations
@@ -186,7 +187,9 @@ class ServerApi:
 
 
 def _series_of(given: Any) -> ServerSeries:
-    """A series in an answer. For any other value, one of the errors `_UNEXPECTED` is raised."""
+    """A series in an answer. If the value has another form, one of the errors `_UNEXPECTED` is
+    raised.
+    """
     labels = {str(name): str(value) for name, value in given["metric"].items()}
     samples = [
         (_time_of(at_s), str(number)) for at_s, number in given.get("values") or [given["value"]]

@@ -20,8 +20,8 @@ class BrokerLabel:
     """The assignment of a label's values to brokers.
 
     Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
-    the broker's advertised host. A value that names the host may contain a port, and a longer or
-    shorter form of the host's name.
+    the broker's advertised host. A value that names the host may also contain a port. The name in
+    the value may be longer or shorter than the advertised name.
 
     Attributes:
         section: section of the cluster's file with these settings, for messages.
@@ -39,7 +39,7 @@ class BrokerLabel:
     is_shared: bool = False
 
     def assign(self, shown: Iterable[str], hosts: Mapping[int, str]) -> dict[int, str]:
-        """Broker id → its value of the label.
+        """Broker id → value of the label in the broker's series.
 
         Args:
             shown: values of the label in the server's series.

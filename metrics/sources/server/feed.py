@@ -2,12 +2,13 @@
 
 One query with a range selector returns the samples of all targets with the times of their scrapes.
 Each scrape is delivered only once, so no old number counts as a new sample. A target without a
-scrape for `STALE_INTERVALS` gets an error instead.
+scrape for `STALE_INTERVALS` gets a sample with an error.
 
 The module also converts an answer of a server into pages of exporters, one page for each scrape. A
 server adds labels to the series of a page, such as `job` and `instance`. The server's own series
-`up` has only the added labels. Without the added labels, a series has the text that the exporter
-gave it. So the same code reads the pages of a server and the pages of an exporter.
+`up` has only the added labels. Without the labels that the server added, a series has the same text
+as on the exporter's page. So the same code reads the pages of a server and the pages of an
+exporter.
 """
 
 from __future__ import annotations
@@ -320,15 +321,15 @@ class ServerFeed:
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """Value of the label → recent series of the selected targets that have one of some
+        """Value of the label → recent series of the selected targets, for the series with given
         names.
         """
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
 
     def _current(self, series: Sequence[ServerSeries]) -> list[ServerSeries]:
-        """The series that still get samples. If no series gets samples, the series with the latest
-        samples.
+        """The series that still get samples. If no series gets samples, the result is the series
+        with the latest samples.
         """
         newest_s = max((each.samples[-1][0] for each in series), default=0.0)
 
@@ -410,8 +411,8 @@ class ServerFeed:
         """The scrapes of each target since the last call, with times on the driver's clock.
 
         The call waits until each target has a scrape that began after the call. If a target has no
-        such scrape in time, its last item has an error. If the previous call ended more than one
-        scrape interval ago, only the latest scrape is delivered.
+        new scrape in time, the last item of the target has an error. If the previous call ended
+        more than one scrape interval ago, only the latest scrape is delivered.
         """
         called_s = self._clock()
         try:
