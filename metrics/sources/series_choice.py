@@ -9,12 +9,12 @@ decide:
 - The count of the handlers' idle time is large, and grows by at most `IDLE_GROWTH_MAX` ns per ns.
   The rate of the idle time is at most `IDLE_GROWTH_MAX`.
 - A one-minute rate stays the same for 5 s, and its next value gives a whole number of events
-  (`metrics.sources.one_minute_rates`). No other average does so. A rate is read only if a page
-  shows no count.
+  (`metrics.sources.one_minute_rates`). No other average does so. A meter's rate is read only if the
+  page does not show the meter's count.
 
-All series that one rule of the exporter made have the same meaning. So the meaning of one series
-decides for all of them. A series of unknown meaning is chosen only if it is the only series for its
-reading. The load of the warm-up proves the choice.
+All series that one rule of the exporter made have the same meaning. So a series of known meaning
+shows the meaning of all series of its rule. A series of unknown meaning is chosen only if it is the
+only series for its reading. The load of the warm-up proves the choice.
 """
 
 from __future__ import annotations
@@ -504,8 +504,8 @@ def _of_first_use(
     reading: str, chosen: Mapping[str, tuple[Selector, ...]]
 ) -> dict[str, tuple[Selector, ...]]:
     """Reading → assumed name of the series for a bean that Kafka registers only at its first use.
-    The name is derived from the name of the series of local times. The result is empty if the page
-    already shows the bean, or shows no local times.
+    The assumed name is derived from the name of the series with local times. The result is empty if
+    the page already shows the bean, or shows no local times.
     """
     model = chosen.get(f"produce_local_ms_{reading.rpartition('_')[2]}")
     if reading in chosen or model is None:
@@ -538,7 +538,7 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
     """Reading → series of the broker's JVM that an exporter adds to the page. The result is empty
-    for a stand-alone exporter, because the exporter shows its own process.
+    for a stand-alone exporter, because such an exporter shows its own process and not the broker.
     """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}

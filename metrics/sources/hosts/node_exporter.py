@@ -1,9 +1,9 @@
 """Host metrics from Prometheus' node_exporter.
 
 A sample is one scrape of each host. The scrape is made over HTTP or by a Prometheus server. The
-default collectors of node_exporter 1.x show all series that are read. The identity of a machine:
-its name and its boot time. The name and the boot time show whether two addresses lead to the same
-machine.
+default collectors of node_exporter 1.x show all series that this module reads. The identity of a
+machine: its name and its boot time. The name and the boot time show whether two addresses lead to
+the same machine.
 """
 
 from __future__ import annotations
@@ -164,8 +164,8 @@ class NodeExporters(_Exporters):
 
     Args:
         addresses: broker id → host:port of the exporter on the broker's host. Brokers on one host
-            have the same address. If two addresses differ only in the port, the whole addresses are
-            the names of the hosts.
+            have the same exporter address. If two addresses differ only in the port, each whole
+            address serves as the name of a host.
         deadline_s: time after which a host's sample counts as missing [s].
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.

@@ -4,10 +4,10 @@ package psutil does not show retransmits, queues of disks and pressure. The netw
 another network namespace are in the directory that /proc has for a process in that namespace.
 
 A CPU quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually per 100 ms.
-When a control group has used up its quota, it stops until the next period, even if the machine has
-idle cores. A process also stops if a parent group has used up its quota. The counters are in
-`cpu.stat` (Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc). Both versions of control
-groups are supported.
+A control group that has used up its quota stops until the next period, even if the machine has idle
+cores. A process also stops if a parent group has used up its quota. The counters are in `cpu.stat`
+(Documentation/admin-guide/cgroup-v2 and scheduler/sched-bwc). Both versions of control groups are
+supported.
 """
 
 from __future__ import annotations
@@ -307,7 +307,7 @@ def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
     """The names in /proc/diskstats of the disks of some directories.
 
     The result has no disk for a directory that this user cannot read or that is not on a block
-    device. For a partition, the name of its disk is returned.
+    device. If a directory is on a partition, the result has the disk of the partition.
     """
     found = set()
     for each in log_dirs:

@@ -2,8 +2,8 @@
 them.
 
 A queue that limits the rate, such as a token bucket, drops packets before the interface counts
-them. The kernel reports these drops over rtnetlink(7) if it is asked with RTM_GETQDISC. The command
-`tc -s qdisc` shows the same drops.
+them. The kernel reports the drops of queues in answers to RTM_GETQDISC requests over rtnetlink(7).
+The command `tc -s qdisc` also shows the drops of queues.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _RECEIVE_BYTES = 65_536
 
 
 def open_netlink() -> socket.socket:
-    """A netlink socket to the kernel, for this thread's network namespace.
+    """A netlink socket to the kernel in the network namespace of the calling thread.
 
     Raises:
         OSError: the system has no netlink.
