@@ -138,8 +138,8 @@ class Limits:
         other_way: another option that can be raised if `load_cap` is sustained, as a noun phrase.
         interval_max: highest accepted relative width of the 90 % interval [ratio]. Further trials
             are made for a wider interval. None accepts any width.
-        first_max: highest load that is tried before the first valid trial, because the generator is
-            known to offer this load; None if there is no such bound.
+        first_max: highest load before the first valid trial: the load that the generator offered in
+            the warm-up, or a load that was sustained at another size; None if there is no bound.
     """
 
     load_start_max: int
@@ -225,7 +225,7 @@ class Limits:
         most = self.first_max
         if most is None or step.load <= most or Trials(history).verdicts:
             return step
-        reason = f"{step.reason}; starting at {most}, the highest load offered in the warm-up"
+        reason = f"{step.reason}; starting at {most}, the highest load that was offered before"
         return replace(step, load=most, reason=reason)
 
     def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:

@@ -270,7 +270,10 @@ class Line:
         guide = self.guide_for(message_bytes, finished)
         limits = self._limits_at(message_bytes)
         if finished:
-            limits = replace(limits, first_max=None)
+            # Without a usable prior, bisection's first load can be many times the limit.
+            sustained = max(each.result.bracket.sustained for each in finished)
+            is_bound = self.method == "guided" and guide.prior is None and sustained > 0
+            limits = replace(limits, first_max=sustained if is_bound else None)
         searcher = self._searcher(limits, guide, allowance)
         if self.checks_at_once:
             checking = Checking(searcher, guide, self.limits.words, is_first)

@@ -25,7 +25,16 @@ from search.guide import Guide
 from search.guided import ALLOWANCE, Guided, Shadow
 from search.limits import Limits
 from search.line import FinishedPoint, Line, ProducerRate
-from search.model import Bracket, Done, LoadWords, Measure, Observation, Trials, Verdict
+from search.model import (
+    Bracket,
+    Done,
+    GaveUp,
+    LoadWords,
+    Measure,
+    Observation,
+    Trials,
+    Verdict,
+)
 from search.signals import AT_REST, HANDLER_IDLE, Signals, own_utilization
 from tests.bench.search_overloads import STARTS as OVERLOAD_STARTS
 from tests.bench.search_overloads import behavior_of, conditions, overload_cases
@@ -412,6 +421,10 @@ def test_only_the_first_measured_size_uses_the_hint_and_the_generators_load() ->
     first = expect(Measure, capped.searcher(1_000, ()).decide(()))
     second = expect(Measure, capped.searcher(100, (done,)).decide(()))
     assert (first.load, second.load > 20) == (20, True)
+    tried = (Observation(15, SUSTAINED), Observation(16, OVERLOADED))
+    unfinished = FinishedPoint(1_000, GaveUp(Bracket(15, 16), "the budget is used up"), tried)
+    third = expect(Measure, capped.searcher(100, (unfinished,)).decide(()))
+    assert third.load <= 15, "bisection would begin with 64"
 
 
 def test_a_misleading_hint_costs_a_trial_more_than_any_misleading_guide_at_most() -> None:

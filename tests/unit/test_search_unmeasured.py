@@ -223,6 +223,6 @@ def test_a_search_begins_no_higher_than_the_generator_showed_it_can_offer(
     limits = replace(LIMITS, first_max=20)
     step = expect(Measure, searcher(limits).decide(()))
     assert step.load == 20
-    assert step.reason.endswith("; starting at 20, the highest load offered in the warm-up")
+    assert step.reason.endswith("; starting at 20, the highest load that was offered before")
     later = expect(Measure, searcher(limits).decide([Observation(20, S)]))
     assert later.load > 20, "its first trial tells more"
