@@ -95,7 +95,7 @@ def property_names(version: str) -> tuple[str, ...]:
     """The names of all broker properties of a Kafka version; read once, then cached in a file.
 
     Raises:
-        ConfigError: the version or Java is missing, or the definition cannot be read.
+        ConfigError: this Kafka version or Java is not installed, or the definition cannot be read.
     """
     kept = cache_dir() / "broker-properties" / f"kafka-{version}.txt"
     if not kept.exists():

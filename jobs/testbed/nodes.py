@@ -1,4 +1,4 @@
-"""All nodes of one testbed: their files (server.properties, meta.properties), start and end.
+"""All nodes of one testbed: writes their files, and starts and stops the nodes.
 
 The module also probes whether the nodes are ready: each broker's Metadata response must list all
 brokers.

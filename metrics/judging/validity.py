@@ -632,7 +632,7 @@ def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     The measured limit would include the additional load of the other clients.
 
     Returns:
-        One reason if the rise is too large a share of the brokers' traffic.
+        A list with one reason if the rise is too large a share of the brokers' traffic.
     """
     others, most = evidence.others, thresholds.validity.others_share_max
     if others is None or (rise := others.rise).share <= most:

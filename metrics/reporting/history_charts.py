@@ -83,7 +83,7 @@ def lines_chart(points: Rows) -> alt.LayerChart:
 def _interval(row: Mapping[str, Any]) -> dict[str, Any]:
     """The two ends of a point's bar [MB/s per broker].
 
-    The result also has texts with the interval and the latencies.
+    The result also has the interval and the latencies, formatted as text.
     """
     low, high = row["mb_per_s_per_broker_low"], row["mb_per_s_per_broker_high"]
     latencies = (row[f"latency_{name}_ms"] for name in ("p50", "p99", "p999"))

@@ -55,7 +55,7 @@ _COUNTERS = frozenset(
 
 
 def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
-    """Whether two nodes show the figures of one process.
+    """Whether the metrics of two nodes come from one process.
 
     Args:
         first, second: readings of each node, one item for each poll. Each poll began after the
@@ -80,7 +80,7 @@ def _within(counts: Sequence[float], others: Sequence[float]) -> bool:
 
 
 def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple[int, ...]]:
-    """Groups of nodes that show the figures of one process.
+    """Groups of nodes whose metrics come from one process.
 
     Args:
         rounds: the samples of two or more successive polls of all nodes.

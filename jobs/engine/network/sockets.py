@@ -89,7 +89,7 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Number of the next bytes that need no parsing [B]."""
+        """Number of bytes that can be skipped next without parsing [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:

@@ -299,7 +299,7 @@ class Producer:
         return batches
 
     def waits_for(self, partition: int) -> bool:
-        """Whether the ready open batch waits for this partition, and not for a transaction."""
+        """Whether the open batch is ready and waits for this partition alone."""
         is_held = self.transactions is not None and self.transactions.is_ending
         return self.waits and self.partition == partition and not is_held
 

@@ -279,7 +279,7 @@ def _transaction_ms(batches: BatchTally) -> float | None:
 
 
 PEAK, MEAN, NOW = "peak", "mean", "now"
-"""Choices for the rate of scale 1: today's peak, today's mean, or the current rate."""
+"""The rate that a scale of 1 stands for: today's peak, today's mean, or the current rate."""
 
 PEAK_STEP_S = 600.0
 """Minimum step of a curve for a peak [s]. If the step is shorter, the mean replaces the peak,
