@@ -94,7 +94,7 @@ def test_the_doctor_names_a_user_who_may_change_the_bounds_and_changes_nothing(
     stated, changeable = owner_findings(opened, topic)
     assert "np_max 20" in stated.found
     assert changeable.severity is Severity.WARNING
-    assert "may write to and delete the topic" in changeable.found
+    assert "to write to and delete the topic" in changeable.found
     assert admin.end_offsets([(topic, 0)]) == ends, "nothing was written"
     assert OwnerTopics(admin, [topic]).read()[topic].given == {"np_max": 20}
 

@@ -392,7 +392,7 @@ def test_impossible_transactions_are_refused() -> None:
     for options, part in (
         ({"acks": "1"}, "enable_idempotence false, with acks 1; expected enable_idempotence true"),
         ({"acks": "all"}, "expected enable_idempotence true and acks all"),
-        (IDEMPOTENT | {"delivery_timeout_ms": 899_950}, "expected at most 900000 together"),
+        (IDEMPOTENT | {"delivery_timeout_ms": 899_950}, "expected a sum of at most 900000"),
     ):
         wrong = ProducerOptions(rate_bytes_per_s=1_000.0, transaction_duration_ms=100.0, **options)
         with pytest.raises(ValueError, match=f"transaction_duration_ms is 100.*{part}"):

@@ -68,8 +68,8 @@ def test_partitions_and_not_topics_are_limited(tmp_path: Path) -> None:
     many = ["workload.topic.partitions_per_broker=1000"]
     for topics, words in (
         (1_001, "each broker leads 1,001,000 partitions"),
-        (100_000, r"each broker leads .* at most 1,000,000 over all"),
-        (1_000_000, r"each broker leads .* at most 1,000,000 over all"),
+        (100_000, r"each broker leads .* at most 1,000,000 partitions over all"),
+        (1_000_000, r"each broker leads .* at most 1,000,000 partitions over all"),
     ):
         keys = {"topics": topics, "producersPerTopic": 4, "producerRate": 5_000_000}
         keys |= {"subscriptionsPerTopic": 3, "consumerPerSubscription": 1}

@@ -58,7 +58,7 @@ def test_a_plan_has_trials_or_one_load_of_whole_windows() -> None:
 def test_options_that_contradict_windows_without_a_gap_are_refused() -> None:
     flat = RateProfile("flat", ((0.0, 1.0), (60.0, 1.0)))
     for change, message in (
-        ("producer.client=kafka-python", "with the client kafka-python; expected wire"),
+        ("producer.client=kafka-python", "with the client kafka-python; expected the client wire"),
         ("trial.volume_bytes=1000000", "has trial.volume_bytes 1000000; expected none"),
         ("producer.arrivals=bursts", "expected arrivals fixed or poisson"),
         ("trial.ramp_up_s=1", r"trial\.ramp_up_s 1; expected arrivals"),
