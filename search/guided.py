@@ -9,7 +9,8 @@ boundary line. Two safeguards limit the cost of a misleading guide:
   is within the allowance. Repeats also use up the allowance. So the bound is valid for any
   readings, and for any sequence of verdicts that do not contradict each other. A contradiction
   between trials of one load adds trials, and the trials between a wrong verdict and its correction
-  do not count.
+  do not count. Until a load is overloaded, `EXCEED_MAX` has priority. This can cost one more trial
+  for each doubling of the load.
 * Flukes. If readings contradict the verdict of a load, the load is measured again before the
   verdict counts. A load is judged by the majority of its trials, at most three.
 

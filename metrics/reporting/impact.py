@@ -106,7 +106,7 @@ def impact_of(trials: Sequence[Trial], after: Sequence[CanaryWindow] = ()) -> Im
     beside = [each for each in trials if each.evidence.canaries]
     windows = [*after, *(each for trial in beside for each in trial.evidence.canaries)]
     # A trial that a guard ended has no readings of canaries, but its load counts.
-    rated = [each for each in trials if beside and not each.evidence.closed_loop]
+    rated = [each for each in trials if windows and not each.evidence.closed_loop]
 
     def p99_ms(verdict: Verdict) -> float | None:
         of_verdict = (each for each in beside if each.judgement.verdict is verdict)
