@@ -260,7 +260,9 @@ class _Task:
         return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
 
     def _absence_report(self, start_wall_s: float, problem: str) -> TaskReport:
-        """The report of a task that made no load, for the times of the last window."""
+        """The report of a task that offered no load. Its start and end are the times of the last
+        window.
+        """
         plan, phases = self._plan, self._plan.pattern.phases
         begin_s = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
         end_s = begin_s + phases.measure_s
@@ -270,7 +272,9 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver. The reports have numbers of the whole load, not of one part."""
+    """Connect to the driver. In the task's reports, partitions, producers and groups have the
+    numbers of the whole load, not of one part.
+    """
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)
     driver.place = functools.partial(placed, plan)

@@ -259,7 +259,7 @@ def test_missing_certificates_are_named(secured: Testbed) -> None:
             "listener requires a login, and the protocol PLAINTEXT has none",
         ),
         ("SASL_SSL", "SSL", "listener requires a login, and the protocol SSL has none"),
-        ("SASL_SSL", "PLAINTEXT", "does not serve Kafka clients by PLAINTEXT"),
+        ("SASL_SSL", "PLAINTEXT", "does not serve Kafka clients over PLAINTEXT"),
     ],
 )
 def test_another_kind_of_listener_is_recognized(

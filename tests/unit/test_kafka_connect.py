@@ -58,7 +58,8 @@ def test_a_server_that_is_no_broker_is_refused_in_time_and_leaves_no_thread(
     with pytest.raises(ConfigError) as caught:
         connect([silent], options if protocol == "SASL_SSL" else {}, timeout_s=1.0)
     message = str(caught.value)
-    assert f"{silent}: the broker accepts connections, but does not answer by {protocol}" in message
+    silence = f"{silent}: the broker accepts connections, but does not answer over {protocol}"
+    assert silence in message
     assert "check the port and cluster security.protocol" in message
     assert "hunter2" not in message
     assert threading.active_count() == threads

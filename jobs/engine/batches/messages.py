@@ -36,7 +36,9 @@ class MixedValues:
         self._owed = 0.0
 
     def make(self, size: int) -> bytes:
-        """Make a value of `size` bytes; the rounding error carries over to the next value."""
+        """Make a value of `size` bytes. The number of random bytes is rounded, and the next value
+        corrects the rounding error.
+        """
         self._owed += size * self._random_share
         count = min(size, max(0, round(self._owed)))
         self._owed -= count
@@ -44,7 +46,9 @@ class MixedValues:
 
 
 class SampledValues:
-    """Values cut from real messages. A value can continue into the messages that follow."""
+    """Values cut from real messages. A value that is longer than a message continues with the bytes
+    of the next messages.
+    """
 
     def __init__(self, rng: random.Random, messages: Sequence[bytes]) -> None:
         self._rng = rng

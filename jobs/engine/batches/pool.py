@@ -3,12 +3,12 @@
 A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has the records of one
 full batch. Each producer starts at a different section and takes one section per batch.
 
-Compressed data cannot be cut, so a compressed section has one compressed body for each of several
-record counts. The natural count is the number of records that batches usually have while the
-brokers keep up. The full count is the number of records in a full batch. A section has bodies for
-both counts, and for as many other counts as fit into the pool. A batch has the largest available
-record count that does not exceed the number of due records. The remaining due records open the next
-batch, so no record is lost.
+Compressed data cannot be cut, so a compressed section has several compressed bodies, each with
+another number of records. The natural count is the number of records that batches usually have
+while the brokers keep up. The full count is the number of records in a full batch. A section has
+bodies for both counts, and for as many other counts as fit into the pool. For each batch, the
+producer takes the body with the most records, but not with more records than are due. The remaining
+due records become the first records of the next batch, so no record is lost.
 
 The module also defines Kafka's codecs, with the levels of Kafka's own producer.
 """
@@ -130,8 +130,9 @@ _MEAN_TOLERANCE = 0.01
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
     """Record counts for which a section has compressed bodies, in ascending order up to `full`.
 
-    If `natural` is below `full`, the result includes the counts next to `natural`. The other counts
-    start at 1, with about `per_octave` counts in each doubling.
+    If `natural` is below `full`, the result includes `natural`, `natural - 1` and `natural + 1`.
+    The other counts form a series that starts at 1 and has about `per_octave` counts between a
+    number and its double.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}
@@ -234,8 +235,8 @@ class BatchPool:
         )
 
     def _fitted_compressibility(self) -> float | None:
-        """The share of repeated characters with which the codec reaches the configured compression
-        ratio.
+        """The share of repeated characters in a value with which the codec reaches the configured
+        compression ratio.
         """
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio

@@ -47,7 +47,7 @@ class Tail:
         self._moves = _moves_past(len(body))
 
     def after(self, head: bytes) -> int:
-        """CRC-32C of `head` and the body together."""
+        """Return the CRC-32C of `head` followed by the body."""
         crc = crc32c(head)
         first, second, third, fourth = self._moves
         return (
@@ -61,7 +61,9 @@ class Tail:
 
 @functools.lru_cache(maxsize=64)
 def _moves_past(size: int) -> tuple[Sequence[int], ...]:
-    """Four tables, one per byte of a CRC: value of the byte → its share of the shifted CRC."""
+    """Four tables, one for each byte of a CRC. A table maps the byte's value to the byte's
+    contribution to the shifted CRC.
+    """
     zeros = bytes(size)
     of_none = crc32c(zeros)
     of_bit = [crc32c(zeros, 1 << bit) ^ of_none for bit in range(_BITS)]
@@ -78,11 +80,11 @@ RECORDS_MAX = 200_000
 """Maximum number of records of a section."""
 
 RAW_BATCH_BYTES_MAX = 16_777_216
-"""Maximum size of a batch of several records before compression [B]."""
+"""Maximum uncompressed size of a batch [B]. A batch with only one record may be larger."""
 
 TAIL_BYTES_MIN = 32_768
-"""Minimum size of a body for a `Tail` [B]. For a smaller body, reading all bytes again is as
-fast."""
+"""Minimum size of a body for a `Tail` [B]. For a smaller body, computing the CRC of all its bytes
+is as fast as the use of a `Tail`."""
 
 _UP_TO_CRC = struct.Struct(">qiibI")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
@@ -124,8 +126,8 @@ def encode(
         batch_size: maximum size of the batch, header included [B].
         interval_ms: time between the timestamps of two records [ms].
         shrinking: expected size of the records after compression divided by the size before
-            compression [ratio]. As in Kafka's producer, the record that would be added counts with
-            its uncompressed size.
+            compression [ratio]. To decide whether another record fits, the uncompressed size of
+            this record is used, as in Kafka's producer.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -208,8 +210,8 @@ class CompressedSection(Section):
         self.full_records = self._counts[-1]
 
     def fitting(self, records: int) -> int:
-        """Largest record count up to `records` that has a body, or else the smallest that has
-        one.
+        """The largest record count up to `records` for which a body exists; if there is none, the
+        smallest count for which a body exists.
         """
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 

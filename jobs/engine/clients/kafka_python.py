@@ -21,7 +21,7 @@ from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ProducerPattern
 
 RECORD_ROOM_BYTES = 128
-"""Upper bound of the framing of one record [B]."""
+"""Upper bound for the size of one record without its key and value [B]."""
 
 DELIVERY_TIMEOUT_SPARE_MS = 1
 
@@ -29,8 +29,8 @@ _MESSAGES = 10_000
 _COMMIT_TIMEOUT_MS = 5_000
 
 _IMPLEMENTED_BY_LOOP = ("buffer.memory", "partitioner.ignore.keys")
-"""Kafka's properties that the event loop of library producers implements itself: the size of the
-buffer and the choice of partitions."""
+"""Kafka's properties that kafka-python does not need, because the engine's event loop limits the
+buffer and chooses the partitions."""
 
 
 def _in_kafka(names: Collection[str]) -> set[str]:
@@ -50,7 +50,8 @@ def _kernels_or(size: int) -> int | None:
 
 
 def producer_options(pattern: ProducerPattern) -> dict[str, object]:
-    """KafkaProducer's configuration for the batches and requests of the engine's own client.
+    """The configuration with which KafkaProducer makes the same batches and requests as the
+    engine's own client.
 
     Raises:
         LibraryError: an option is not at its default, and kafka-python does not have the option.
@@ -74,10 +75,10 @@ def producer_options(pattern: ProducerPattern) -> dict[str, object]:
 class ThrottleTimes:
     """Sum of the throttle times that brokers report to a kafka-python client.
 
-    The library itself does not expose throttle times. The metrics of kafka-python have only the
-    longest throttle time of a minute, and cost CPU time for each request. To count throttle times,
-    this class wraps the private method that handles responses. The version of kafka-python is
-    pinned.
+    The library itself does not expose throttle times. The metrics of kafka-python contain only the
+    longest throttle time within a minute, and they cost CPU time for each request. To count
+    throttle times, this class wraps the private method that handles responses. The version of
+    kafka-python is pinned.
 
     Args:
         taker: the object whose method handles responses.
@@ -154,7 +155,8 @@ class KafkaPythonProducer:
 
 
 class AssignmentCounter(ConsumerRebalanceListener):  # type: ignore[misc] # it has no types
-    """Rebalance listener that counts assignments, so that equal assignments in a row are noticed.
+    """Rebalance listener that counts assignments. A new assignment is noticed even if it equals the
+    previous assignment.
 
     Args:
         on_assigned: called with the assigned partitions, on kafka-python's thread.

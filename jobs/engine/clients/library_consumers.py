@@ -1,7 +1,7 @@
 """Consumer group members of a client library, which fetches, decodes, joins and commits.
 
-Each member polls on a thread of its own, as users of the libraries do. Each member has a ledger, as
-the engine's own consumers have.
+Each member polls on a dedicated thread, as in an ordinary application. Like the engine's own
+consumers, each member keeps a ledger of the records that it read.
 """
 
 from __future__ import annotations
@@ -92,10 +92,11 @@ class LibraryMember(GroupMember):
                 self._note(error)
 
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
-        """Apply a new assignment; return the records that were read after the assignment.
+        """Apply a new assignment; return the records that belong to the new assignment.
 
-        One poll may return records from before and after the assignment. Records from before the
-        assignment continue at the member's position, so this function counts them.
+        One poll may return records from before and after the assignment. A record from before the
+        assignment has the offset of the member's present position. This function counts such
+        records at once.
         """
         after: list[Read] = []
         for record in records:

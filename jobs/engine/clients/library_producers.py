@@ -1,10 +1,11 @@
 """Producers of a client library, which follow the schedule of the engine's own producers.
 
-A library gets its records one by one, with the intended times, sticky partitions and payloads of
-the engine's own producers. If the library has no room for a record in an open loop, the record
-stays due, and its latency counts from the intended time. In a closed loop, latency counts from the
-time at which the library accepts the record. A library makes its own batches. The engine chooses
-the partition of each record, because libraries change the sticky partition at different times.
+The library receives the records one by one. Their intended times, sticky partitions and payloads
+are the same as those of the engine's own producers. If the library has no room for a record in an
+open loop, the record stays due, and its latency counts from the intended time. In a closed loop,
+latency counts from the time at which the library accepts the record. A library makes its own
+batches. The engine chooses the partition of each record, because libraries change the sticky
+partition at different times.
 """
 
 from __future__ import annotations

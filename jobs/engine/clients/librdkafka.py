@@ -1,4 +1,4 @@
-"""librdkafka as a client, by the package confluent-kafka."""
+"""The client librdkafka, used through the Python package confluent-kafka."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ _RENAMED = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
 )
-"""Kafka's properties that librdkafka names differently, or that the engine's loop implements."""
+"""Kafka's properties that have another name in librdkafka, or that the engine's event loop
+implements instead of the library."""
 
 # By default librdkafka logs to standard error, which belongs to Spark.
 _LOG = logging.getLogger("kafka-redline.librdkafka")
@@ -130,7 +131,8 @@ def _token(provider: Any, _config: str) -> tuple[object, ...]:
 
 
 def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, object]:
-    """Configuration of librdkafka for the batches and requests of the engine's own client.
+    """The configuration with which librdkafka makes the same batches and requests as the engine's
+    own client.
 
     The library counts 36 bytes of framing per record, although Kafka's format needs 7 to 10. The
     library also does not estimate the compressed size. With the same `batch.size` its batches would
@@ -178,7 +180,9 @@ def _compression_level(options: ProducerOptions) -> int:
 
 
 def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, object]:
-    """Configuration of librdkafka for the fetches, group and commits of the engine's consumers."""
+    """The configuration with which librdkafka fetches, joins its group and commits as the engine's
+    own consumers do.
+    """
     options = plan.pattern.consumers
     return kafka_options(options, without=_RENAMED) | {
         **connection_options(plan.client_options),

@@ -32,7 +32,8 @@ HEARTBEAT_MS = 1_000
 
 SESSION_MS = 10_000
 POLL_S = 1.0
-"""Longest time that a member waits for the cluster before it checks whether to leave [s]."""
+"""Longest time for which a member's thread polls the cluster before it checks whether the member
+has to leave its group [s]."""
 _TURN_S = 0.05
 _PAUSE_S = 1.0
 _COMMIT_TIMEOUT_MS = 5_000
@@ -163,8 +164,8 @@ class Member(GroupMember):
         wake: called from the member's thread when `changes` has a new element.
 
     Attributes:
-        changes: changes of the assignment, oldest first, which the reader removes.
-        positions: partition → next offset, which the reader writes and each commit uses.
+        changes: changes of the assignment that the reader has not handled yet, oldest first.
+        positions: partition → offset of the next record to read; each commit uses these offsets.
         has_reader: whether a reader handles `changes`; False before and after a load.
     """
 

@@ -37,7 +37,7 @@ class FetchFormatError(AnswerFormatError):
 
 @dataclass(frozen=True)
 class FetchAnswer:
-    """The header of a fetch response that has arrived completely."""
+    """The header of a completely received fetch response."""
 
     correlation_id: int
     error_code: int
@@ -241,8 +241,9 @@ class FetchStream:
         """Take the batches that have arrived completely; return the position after them.
 
         The function stops at an incomplete batch, a control batch, and a batch with an unexpected
-        format or size. The parser's other steps handle the batch at which the function stops. One
-        call for all batches of a read halves the time per small batch.
+        format or size. The parser's other steps handle the batch at which the function stops. For
+        small batches, one call for all batches of a read takes half as long as one call for each
+        batch.
         """
         end, left, began = len(data), self._records_left, position
         take_batch, unpack = self._sink.take_batch, _BATCH_WITHOUT_CRC.unpack_from

@@ -14,7 +14,9 @@ from metrics.common.errors import ConfigError
 
 @dataclass(frozen=True)
 class Api:
-    """A kind of request: Kafka's name and key, and the range of the engine's versions."""
+    """A kind of request: its name and key in Kafka, and the lowest and highest version that the
+    engine supports.
+    """
 
     name: str
     key: int
@@ -48,7 +50,7 @@ def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dic
 
     Raises:
         ConfigError: no version of a request is supported by both the broker and the engine. The
-            text continues a sentence whose subject is the broker.
+            error's text has no subject, because the caller puts the broker's name before it.
     """
     found = {}
     for api in apis:

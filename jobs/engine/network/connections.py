@@ -99,8 +99,9 @@ _AT_ONCE = 64
 _POLL_S = 0.05
 _SPARE_DESCRIPTORS = 256
 _RETIRE_SHARES = (0.6, 0.8)
-"""Range of the random share of a session's lifetime after which a successor of the connection is
-opened. The share is random so that the connections of a load do not log in at the same moment."""
+"""When this share of a session's lifetime has passed, a successor of the connection is opened. Each
+connection uses a random share from this range, so that the connections of a load do not log in at
+the same moment."""
 SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -167,7 +168,7 @@ class Connector:
     Attributes:
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as `Security.client_kwargs` returns them.
-        timeout_s: a broker counts as silent after this time without a new connection [s].
+        timeout_s: longest accepted time in which a broker accepts no further connection [s].
         buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
         apis: the kinds of requests that the connections will carry.
     """

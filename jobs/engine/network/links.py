@@ -80,7 +80,7 @@ async def look_up(net: Any, address: Address, deadline_s: float) -> Resolved:
 
 
 class _KeepsLastBytes:
-    """A transport that keeps the bytes received together with the end of the stream.
+    """A transport that keeps the last bytes, which arrive together with the end of the stream.
 
     The last bytes can contain the reason for a failed login, but kafka-python drops them.
     """
@@ -118,8 +118,8 @@ async def dial(
 
     Raises:
         UnknownHostError: the host has no address.
-        NotReachedError: all addresses refuse connections. The text names the addresses and the
-            reasons.
+        NotReachedError: all addresses refuse connections. The text of the error names the addresses
+            and the reasons.
         NoAnswerError: no address accepts a connection, and some did not answer by the deadline.
     """
     if not resolved.found:

@@ -3,9 +3,9 @@
 Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
 close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let a
 connection wait (max.connection.creation.rate, max.connections). The pacer works like TCP's
-congestion window, and limits how many connections may be opening at the same time. The limit grows
-while connections open quickly. The limit halves if a connection is closed or has to wait. After a
-closed connection the pacer also pauses.
+congestion window, and limits the number of connections that are being opened at the same time. The
+limit grows while connections open quickly. The limit halves if a connection is closed or has to
+wait. After a closed connection the pacer also pauses.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Key = tuple[str, int]
 """(name of the client, broker id)."""
 
 PATIENCE = 10
-"""Longest time to open all connections, as a multiple of the longest allowed time without a new
-connection."""
+"""Longest time to open all connections, as a multiple of the longest time that may pass without a
+new connection."""
 
 WINDOW_START, WINDOW_MAX = 8, 64
-"""Number of connections that may be opening at the same time: at the start, and at most."""
+"""First and largest limit for the number of connections that are being opened at the same time."""
 
 SLOW_S = 1.0
 """A connection that takes longer than this to open has waited because of a broker's limit [s]."""
@@ -64,7 +64,7 @@ class ConnectPacer:
         took: number of opened connections.
         setbacks: number of consecutive refusals; refusals of connections that started together
             count once.
-        window: number of connections that may be opening at the same time.
+        window: largest number of connections that are being opened at the same time.
         progress_s: time of the last opened connection [s]; -inf before the first one.
     """
 
@@ -100,7 +100,8 @@ class ConnectPacer:
         """The connections to start now.
 
         Args:
-            most: maximum number of connections to start, which leaves room for other brokers.
+            most: maximum number of connections to start; further connections are reserved for other
+                brokers.
         """
         if now_s < self._pause_until_s or self.has_given_up:
             return []

@@ -53,7 +53,7 @@ def is_timeout(error: BaseException | None) -> bool:
 
 
 def is_closed_early(error: BaseException | None) -> bool:
-    """Whether a limit of the broker can explain that the broker closed a new connection."""
+    """Whether the broker may have closed a new connection because of a limit for connections."""
     if error is None:
         return False
     cause = _cause(error)
@@ -115,8 +115,8 @@ class Refused:
 
     @property
     def hint(self) -> str:
-        """Further advice if the broker accepted no connection, but has other ones from this
-        host.
+        """Further advice if the broker refused all connections of this load, but has other open
+        connections from this host.
         """
         if self.took or not self.open_from_here:
             return ""
@@ -154,10 +154,11 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
             return explanation
     if isinstance(error, kafka_errors.KafkaTimeoutError | kafka_errors.RequestTimedOutError):
         return (
-            f"the broker accepts connections, but does not answer by {protocol}; {_CHECK_PROTOCOL}"
+            f"the broker accepts connections, but does not answer over {protocol}; "
+            f"{_CHECK_PROTOCOL}"
         )
     return (
-        f"the broker accepts connections, but does not serve Kafka clients by {protocol} "
+        f"the broker accepts connections, but does not serve Kafka clients over {protocol} "
         f"({_brief(error)}); {_CHECK_PROTOCOL}"
     )
 
@@ -204,7 +205,9 @@ def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | Non
             "expected SASL_PLAINTEXT or SASL_SSL; change cluster security.protocol, or the port"
         )
     if isinstance(error, kafka_errors.IllegalSaslStateError):
-        return f"the broker's listener accepts no login, and {protocol} has one; {_CHECK_PROTOCOL}"
+        return (
+            f"the broker's listener accepts no login, but {protocol} sends one; {_CHECK_PROTOCOL}"
+        )
     if type(error).__module__.partition(".")[0] == "gssapi":
         return _explain_kerberos(error, options)
     if isinstance(error, RuntimeError) and mechanism == "GSSAPI":

@@ -1,4 +1,5 @@
-"""Watch of some sockets of a task: at the start and end of the measured window, and within it.
+"""Watch of some sockets of a task. Their figures are read at the start of the measured window,
+within it and at its end.
 
 The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. The layout of
 `TCP_INFO` is `struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append
@@ -150,8 +151,9 @@ WATCHED_MAX = 64
 """Maximum number of watched sockets per task. Reading one socket takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""Number of looks after which the buffers are read again, because buffer sizes change slowly. The
-last look of a window also reads the buffers."""
+"""The sockets' buffers are read only at every n-th reading of the TCP figures, where n is this
+number, because buffer sizes change slowly. The last reading of a window also includes the
+buffers."""
 
 _COUNTERS = (
     "sent_bytes",
@@ -165,7 +167,8 @@ _COUNTERS = (
 
 
 class SocketTally:
-    """Sums of one connection's socket figures in a window. The connection may change its socket.
+    """Sums of one connection's socket figures in a window. The connection may get a new socket
+    during the window.
 
     Args:
         counts: counts of the connection's broker, to which the sums are added.
@@ -195,7 +198,7 @@ class SocketTally:
                 setattr(counts, name, _chosen(max, getattr(counts, name), size))
 
     def renew(self) -> None:
-        """Add the figures of a lost socket as of the last look, and prepare for the next socket."""
+        """Add the last known figures of a lost socket, and prepare for the next socket."""
         self._settle()
         self._first = None
 

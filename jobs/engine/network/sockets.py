@@ -13,8 +13,8 @@ from jobs.engine.network.transport import Buffer, PlainTransport, Transport, dro
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Minimum number of bytes for a system call that drops them [B]. A smaller number of bytes is
-copied, because copying is faster."""
+"""Minimum number of bytes that are dropped by a system call [B]. Fewer bytes are copied instead,
+because copying them is faster."""
 _PEEK_BYTES = 4_096
 """Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
 of a batch fit into such a read."""
@@ -235,8 +235,8 @@ class Sockets:
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: time of the previous look at the sockets [s], which is before the arrival of
-                the bytes, even if the clock of the stamps was changed.
+            before_s: lower bound of the time of arrival [s]: the time at which the sockets were
+                polled before. The bound is needed if the clock of the kernel's stamps was changed.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)

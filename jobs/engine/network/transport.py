@@ -293,9 +293,9 @@ class PlainTransport(Transport):
 class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
-    If a full socket does not take a record that OpenSSL has encrypted, the next call must offer the
-    same bytes again, in a piece of at least the same length. Callers therefore continue with the
-    first byte that was not sent, and `joined` makes the same pieces again.
+    If the socket is full, OpenSSL keeps a record that it has already encrypted. The next call must
+    then offer the same bytes again, in a piece of at least the same length. Callers therefore
+    continue with the first byte that was not sent, and `joined` makes the same pieces again.
 
     OpenSSL reads the socket itself and ignores the kernel's time stamps. All bytes must be
     decrypted to find the end of a record, so no bytes are dropped.
@@ -344,9 +344,9 @@ class TlsTransport(Transport):
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
     """The same bytes in fewer pieces. Small buffers are joined; large buffers stay separate.
 
-    A join costs a tenth of the encryption, and a call for each small buffer costs several times as
-    much as a join. The size of a piece is limited, because bytes that a full socket does not take
-    are joined again.
+    Joining a small buffer takes a tenth of the time of its encryption. A separate call of OpenSSL
+    for the buffer takes several times as long as joining it. The size of a piece is limited,
+    because bytes that a full socket does not take are joined again.
     """
     if sum(map(len, buffers)) <= _JOIN_BYTES:
         return [b"".join(buffers)]

@@ -31,7 +31,8 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of batch times [s]; a fold converts the log to numbers of records for each time [µs].
+    """Log of batch times [s]. The method `fold` converts the log to a histogram: the number of
+    records for each time [µs].
 
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. The
@@ -127,7 +128,7 @@ class Account:
             [s].
         refused: number of error codes in produce responses, in this window and all earlier ones.
         answered_s: broker id → time of the broker's last answer; with acks=0, time at which the
-            broker's socket took the last request.
+            last request was written to the broker's socket.
     """
 
     def __init__(
@@ -198,7 +199,7 @@ class Account:
         return self._acked_before + self.counts.acked_total
 
     def count_request(self, broker: int, now: float) -> None:
-        """Count a produce request that a socket has taken."""
+        """Count a produce request that was written to a socket."""
         if self.window.holds(now):
             self.counts.by_broker[broker].requests += 1
 

@@ -1,4 +1,4 @@
-"""Accumulator of one task's producers: waiting batches, and everything with a scheduled time."""
+"""Accumulator of one task's producers: the waiting batches, and a heap of all scheduled actions."""
 
 from __future__ import annotations
 

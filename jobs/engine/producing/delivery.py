@@ -44,7 +44,7 @@ from metrics.traffic.clients import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below sendmsg's limit of 1,024
 _PRESSURE_S = 0.1
-"""After a batch had to wait, answers are handled one by one for this time [s]."""
+"""For this time after a batch had to wait, each answer is handled as soon as it arrives [s]."""
 
 
 @dataclass(slots=True)
@@ -358,7 +358,9 @@ class Delivery:
                 self._accumulator.unblock(producer, now)
 
     def update_silence(self, now: float) -> None:
-        """Update the longest silence of each broker. Several calls per second are necessary."""
+        """Update the longest silence of each broker. The caller must call this method several times
+        per second.
+        """
         self._account.update_silence(self.producers, self.leaders, now)
 
     def begin_window(self, following: Window, now: float) -> Account:
@@ -446,9 +448,7 @@ class Delivery:
         now: float,
         others: Sequence[Batch] = (),
     ) -> list[Batch]:
-        """Seal the open batch for a request over this connection that also has the batches
-        `others`.
-        """
+        """Seal the producer's open batch, for a request that also contains the batches `others`."""
         producer.waits = False
         if producer.transactions is not None:
             producer.transactions.unsettled += 1
@@ -552,7 +552,9 @@ class Delivery:
     def _send_to_coordinator(
         self, ways: list[Connection], request: ControlRequest, now: float
     ) -> bool:
-        """Send over the least busy open connection; False if no connection is open."""
+        """Send a request to the coordinator over the open connection with the fewest requests in
+        flight; return False if no connection is open.
+        """
         if open_ways := [each for each in ways if each.is_open]:
             connection = min(open_ways, key=lambda each: len(each.in_flight))
             self._requests.append(SendControlRequest(connection, request))

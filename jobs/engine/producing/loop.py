@@ -45,10 +45,11 @@ _ENDLESS_S = 1e9
 def growing_schedule(
     plan: TrialPlan, index: int, start_s: float, last_step: int | None = None
 ) -> Schedule:
-    """The schedule of a producer. In a growing load, the schedule begins at the producer's step.
+    """The schedule of a producer. In a growing load, the schedule begins with the step that adds
+    this producer.
 
-    In a growing load of a mix, one producer of each part offers a share of its rate. The share
-    grows with the steps, and a producer with such a share has no bursts.
+    In a growing load of a mix, one producer of each part offers only a share of its rate. The share
+    grows with the steps. A producer that begins with a share has no bursts.
 
     Args:
         start_s: start of the load, on the engine's clock [s].
@@ -112,8 +113,8 @@ With small batches at a fixed rate, a wake-up costs as much as a request. A sele
 timeout up to a millisecond anyway, so gathering delays the batches very little."""
 
 GATHER_UNSTAMPED_S = 0.0005
-"""Gathering time for a kernel that does not stamp arrivals [s]. Without stamps, gathering adds to
-latencies, so this time replaces `GATHER_S`."""
+"""Time that replaces `GATHER_S` if the kernel does not stamp arrivals [s]. Without stamps, measured
+latencies include the gathering time, so the time is shorter."""
 
 _SWITCH_INTERVAL_S = 0.0005
 """Python's switch interval during a load [s]; the default is 5 ms. A short interval limits the time
@@ -125,7 +126,7 @@ def _undisturbed() -> Iterator[None]:
     """Keep other work of the process from delaying the schedule.
 
     Garbage collection is off, because neither the load nor reopened connections make reference
-    cycles. Other threads get only short turns.
+    cycles. Other threads run only for short periods.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()
@@ -230,7 +231,7 @@ class WireLoop:
 
         Raises:
             OrphanedError: the parent process or the driver has ended, so the load ends.
-            EndMissedError: the driver's end of the window arrived too late.
+            EndMissedError: the driver's message about the end of the window arrived too late.
             ProducerIdError: coordinators did not end the transactions in time.
         """
         plan, pattern = self._plan, self._plan.pattern.producer

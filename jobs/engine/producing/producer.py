@@ -22,7 +22,8 @@ NEVER = float("inf")
 """The time of an object that is not scheduled."""
 
 _CHOSEN_AT_ONCE = 64
-"""Number of partitions that are drawn together, which costs less than single draws."""
+"""Number of random partitions that are drawn in one call, because a call for each partition takes
+longer."""
 
 
 @dataclass(slots=True, eq=False)
@@ -299,7 +300,7 @@ class Producer:
         return batches
 
     def waits_for(self, partition: int) -> bool:
-        """Whether the open batch is ready and waits for this partition alone."""
+        """Whether the open batch is ready, and waits only for this partition."""
         is_held = self.transactions is not None and self.transactions.is_ending
         return self.waits and self.partition == partition and not is_held
 

@@ -46,8 +46,8 @@ class Pace:
     off_s: float = 0.0
 
     def time_s(self, records: float) -> float:
-        """Time at which `records` records are due [s]. If a pause follows the burst, the time is
-        the end of the burst.
+        """Time at which `records` records are due [s]. If the last of these records ends a burst,
+        the result is the end of this burst, not the end of the following pause.
         """
         steady_s = records / self.rate_records_per_s
         if steady_s >= self.ramp_up_s / 2:
@@ -122,7 +122,8 @@ class FixedArrivals:
 def _poisson_cycle(seed: int) -> list[float]:
     """One cycle of a Poisson process of rate 1 with a fixed number of points.
 
-    For a given number, the points of a Poisson process are independent and uniform.
+    If the number of points in a cycle is given, the points of a Poisson process are independent and
+    uniformly distributed.
     """
     rng = np.random.default_rng(seed)
     points: list[float] = np.sort(rng.random(_CYCLE) * _CYCLE).tolist()
@@ -130,7 +131,8 @@ def _poisson_cycle(seed: int) -> list[float]:
 
 
 class PoissonArrivals:
-    """Arrivals with independent, exponential gaps, from a random point of a cycle.
+    """Arrivals with independent, exponentially distributed gaps. Each producer starts at a random
+    point of a cycle.
 
     All producers of a task share one cycle of 262,144 points, so that any record of any producer
     can be looked up. The mean rate of a whole cycle is exact.

@@ -47,7 +47,7 @@ def compare_clocks(
 
 
 def pinned(sock: socket.socket, certificate: str) -> ssl.SSLSocket:
-    """The socket with TLS, if the other end proves that it has this certificate (PEM).
+    """Return the socket with TLS after the other end has proven that it has this certificate (PEM).
 
     Raises:
         OSError: the other end has another certificate, or none.

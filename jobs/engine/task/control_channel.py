@@ -42,8 +42,9 @@ PROBLEM_LENGTH = 2_000
 """Maximum length of a problem's text [characters]: a message on the control channel is one short
 line."""
 LATE_MAX_S = 5.0
-"""Longest delay of the driver by which the start of the load is moved [s]. A longer delay counts as
-a difference between the clocks of the driver and the task's host."""
+"""If a busy driver receives the tasks' messages late, the load starts later by this delay, but at
+most by this time [s]. The rest of a longer delay is assumed to be a difference between the clocks
+of the driver and the task's host."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class TaskReady:
     Attributes:
         now_s: time on the clock of the task's host [s since the epoch].
         host: name of the task's host.
-        problem: reason for which the task takes no part; None if the task is ready.
+        problem: reason why the task cannot offer its load; None if the task is ready.
     """
 
     now_s: float
@@ -85,8 +86,8 @@ class StartSignal:
     Attributes:
         ready_s: time at which the last task was ready, on the clock of its host [s since the
             epoch]; the time is later if a busy driver received this task's message late.
-        problem: reason for which the task takes no part, which can be a problem of another task;
-            None if the load starts.
+        problem: reason why the load does not start, which can be a problem of another task; None if
+            the load starts.
         watches_host: whether this task samples its host.
     """
 
@@ -133,7 +134,7 @@ WINDOW_BYTES_MAX = 32 * 2**20
 """Maximum size of a window's report [B]. A report with 10,000 partitions has about 3 MB."""
 
 ADMISSION_ATTEMPTS = 10
-"""Maximum number of connections that a task opens while the driver closes them without an
+"""Maximum number of attempts of a task to connect, if the driver closes the connections without an
 answer."""
 
 _BACKOFF_MIN_S, _BACKOFF_MAX_S = 0.1, 2.0
@@ -142,7 +143,8 @@ _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
 _CLOCK_TIMEOUT_S = 2.0
-"""Longest wait for the driver's time [s], so that a slow driver does not delay the load."""
+"""Longest wait for the answer to a request for the driver's time [s]. The limit prevents that a
+slow driver delays the load."""
 
 
 class OrphanedError(RedlineError):

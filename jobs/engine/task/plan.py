@@ -78,8 +78,8 @@ class TrialPlan:
         topics: names of the topics; producer i writes to topic i modulo the number of topics.
         pattern: the traffic pattern.
         tasks: number of tasks with producers; task i has producers i, i + tasks, i + 2·tasks, …
-        leaders: ids of the brokers that lead partitions 0, 1, 2, …, numbered through all topics
-            (`jobs.engine.task.plan`), as everywhere in this class.
+        leaders: ids of the brokers that lead partitions 0, 1, 2, … of all topics together; see the
+            module's docstring.
         brokers: broker id → (host, port).
         connect_timeout_s: time limit for a connection to a broker [s].
         start_lead_s: time from the moment when the last task is ready to the first record, in which
@@ -170,7 +170,9 @@ class TrialPlan:
 
     @property
     def shares_topics(self) -> bool:
-        """Whether group members share the topics, because one topic has too few partitions."""
+        """Whether the members of a group share all topics, because one topic has too few partitions
+        for them.
+        """
         return self.pattern.consumers.members > self.partitions.per_topic
 
     def producers_of(self, task: int) -> range:
