@@ -48,7 +48,7 @@ from metrics.units import format_counted, format_size, format_some
 
 CHECK = "history"
 SPAN_S, STEP_S = 86_400.0, 600.0
-"""Length of the checked history, and length of one step in it [s]."""
+"""Duration of the history that the check reads, and of one step of this history [s]."""
 
 
 def history_findings(
@@ -101,7 +101,8 @@ _PHASES = re.compile(r"^(produce|fetch_consumer|fetch_follower|controller)_.+_ms
 def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
     """One finding for each reading that the exporters provide, with the series of the reading.
 
-    All phases of one kind of request share one finding, which names the series of the first phase.
+    For each type of request, one finding covers all phases, and names the series of the first
+    phase.
     """
     found: dict[str, dict[str, list[int]]] = {}
     for node in nodes.values():
@@ -273,8 +274,8 @@ def permission_findings(
     """Findings about actions of a run for which the user lacks the permission.
 
     Args:
-        run_id: id that is part of the names for which permissions are checked: the names of the
-            topic, of the consumer group and of the transactional id.
+        run_id: id of the run, which is part of the checked names of the topic, the consumer group
+            and the transactional id.
         locks: whether a run takes the cluster's lock.
     """
     prefix, workload = opened.name_prefix, config.workload
@@ -394,7 +395,9 @@ def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
 
 
 def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]:
-    """A finding that states whether a trial is long enough for lagging followers to be visible."""
+    """A finding that states whether a trial is long enough for the brokers to report a lagging
+    follower.
+    """
     for goal in config.goals:
         require_fitting(opened, config.workload, goal)
     measured_s = config.workload.trial.measure_s
@@ -404,7 +407,10 @@ def length_findings(opened: OpenCluster, config: Configuration) -> list[Finding]
     elif config.workload.topic.replication_factor < 2:
         shown = "the topic has no followers"
     else:
-        shown = f"the time until lagging followers are visible is unknown without {LAG_PROPERTY}"
+        shown = (
+            f"no broker reports {LAG_PROPERTY}, so the time until a lagging follower is visible is "
+            "unknown"
+        )
     return [ok("length of a trial", f"{measured_s:g} s measured; {shown}")]
 
 

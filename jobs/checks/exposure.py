@@ -103,7 +103,7 @@ def _spark_findings(
             CHECK,
             "the driver sends the secrets for the brokers to Spark's executors without encryption",
             f"{_ENCRYPTED[0]}=true",
-            f"set both this and {_AUTHENTICATED}=true with spark-submit --conf",
+            f"set {_ENCRYPTED[0]}=true and {_AUTHENTICATED}=true with spark-submit --conf",
         )
 
 
@@ -119,8 +119,8 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 def _named_files(
     cluster: Cluster, sections: Mapping[str, ConfigModel]
 ) -> dict[Path, tuple[str, bool]]:
-    """Path of each file that a cluster's file names → (the key with this path, whether the file at
-    this path contains a secret).
+    """Path of each file that a cluster's file names → (the key that has this path, whether the
+    named file contains a secret).
     """
     found: dict[Path, tuple[str, bool]] = {}
 

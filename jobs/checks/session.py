@@ -29,7 +29,7 @@ CHECK = "Spark's settings"
 
 _REFUSED = {
     "spark.dynamicAllocation.enabled": (
-        "Spark cannot run a load, which is one barrier stage, with changing executors"
+        "a load is one barrier stage, which Spark cannot run if the number of executors changes"
     ),
     "spark.speculation": "a second copy of a task would offer its load twice",
 }

@@ -229,8 +229,8 @@ def _version_of(name: str) -> str | None:
 
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
-"""Steps to which the environment of a run rounds clock offsets [s], so that the environments of two
-runs on the same machines are equal.
+"""Bounds of clock offsets [s]. The environment of a run states the smallest bound that holds, not
+the offset, so that the environments of two runs on the same machines are equal.
 """
 NAMED_MAX = 4
 """Maximum number of hosts or brokers that a message names. If there are more, the message states
@@ -382,8 +382,8 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         return [*found, problem(check, text, expected, remedy)]
     if abs(clock.offset_s) + clock.error_s > OFFSET_MAX_S:
         expected = (
-            f"an offset that is certainly at most {OFFSET_MAX_S:g} s; the network is too slow to "
-            "measure the offset so precisely"
+            f"an offset of at most {OFFSET_MAX_S:g} s, including the uncertainty of the "
+            "measurement; a faster network makes the measurement more precise"
         )
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]
@@ -444,7 +444,7 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 def _hosts_by(
     executors: Sequence[ExecutorFacts], text_of: Callable[[ExecutorFacts], str]
 ) -> dict[str, list[str]]:
-    """A map from each text that `text_of` returns to the hosts of the executors with this text.
+    """Text that `text_of` returns → hosts of the executors for which it returns this text.
     Executors with an empty text are left out.
     """
     hosts: dict[str, list[str]] = defaultdict(list)

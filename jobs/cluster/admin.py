@@ -132,7 +132,7 @@ class Property:
 
 @dataclass(frozen=True)
 class TopicSize:
-    """The size of a topic for which the cluster chooses the brokers of the replicas."""
+    """The numbers of partitions and replicas of a topic whose replicas the cluster places."""
 
     partitions: int
     replication_factor: int
@@ -552,7 +552,7 @@ class KafkaAdmin:
     ) -> dict[int, dict[tuple[str, int], int]]:
         """Broker → (topic, partition) → end offset of the replica on this broker.
 
-        All brokers are queried at once. A request with the replica id of a debugger makes a
+        All brokers are queried in parallel. A request with the replica id of a debugger makes a
         follower answer for its own log, as in Kafka's ReplicaVerificationTool. The result lacks a
         replica if the broker reports an error for it or does not report it.
 
@@ -601,7 +601,7 @@ class KafkaAdmin:
     async def _known_offsets(
         self, wanted: Set[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets of the partitions whose leaders have not moved; leaders are queried at once."""
+        """Offsets of the partitions whose leaders have not moved; leaders are queried in parallel."""
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
         led: dict[int, list[tuple[str, int]]] = {}

@@ -86,8 +86,8 @@ class ControlledOutage(BrokerOutage):
         self._offline: frozenset[int] = frozenset()
 
     def begin(self, count: int) -> frozenset[int]:
-        """Stop `count` brokers by SIGTERM, which hands over their leaders; return the ids of the
-        stopped brokers.
+        """Stop `count` brokers by SIGTERM, and return their ids. On SIGTERM a broker hands over the
+        leadership of its partitions before it stops.
         """
         for broker_id in sorted(self._ids)[-count:]:
             self._offline |= {broker_id}

@@ -19,9 +19,9 @@ from jobs.engine.network.refusals import explain_refusal
 from metrics.common.errors import ConfigError, TryLaterError
 
 OPEN_EACH_S = 0.05
-"""Shortest share of a deadline for each broker's connection [s]."""
+"""Minimum time for each connection if many brokers share one deadline [s]."""
 PROBE_SHARE = 0.3
-"""Share of the deadline for the TCP probe of all addresses [ratio]."""
+"""Part of the deadline that the TCP probe of all addresses may take [ratio]."""
 
 RECONNECT_BACKOFF_MAX_MS = 1_000
 """Longest pause before the client tries to reach a broker again [ms]."""

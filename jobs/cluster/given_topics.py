@@ -176,7 +176,7 @@ def notes(config: Configuration, given: Sequence[GivenTopic]) -> list[str]:
     records are deleted.
 
     Args:
-        config: the configuration before `fitted`, with the workload's topic settings.
+        config: the configuration with the workload's own topic settings, which `fitted` replaces.
     """
     wanted = [part.topic for part in config.workload.parts]
     return [

@@ -37,7 +37,8 @@ Partitions = frozenset[tuple[str, int]]
 class LogDir:
     """A log directory of a broker, and the volume of the directory.
 
-    A broker that reports no log directory has one `LogDir` without a path and without sizes.
+    If a broker reports no log directory, one `LogDir` without a path and without sizes stands for
+    the broker's directories.
 
     Attributes:
         total_bytes, usable_bytes: size and free space of the volume [B], or `UNKNOWN_BYTES`.
@@ -171,8 +172,8 @@ class ClusterHealth:
         return any(self._adding().values())
 
     def log_dirs(self, topics: Sequence[str] = ()) -> tuple[LogDir, ...]:
-        """The log directories of all brokers. A broker that reports no directory has one `LogDir`
-        without a path and without sizes.
+        """The log directories of all brokers. If a broker reports no directory, one `LogDir`
+        without a path and without sizes stands for the broker's directories.
 
         Args:
             topics: topics whose replicas are counted in each directory. The replicas of other
@@ -281,7 +282,8 @@ def _log_dir_in(broker: int, answer: Mapping[str, Any]) -> LogDir:
 GROUPS_MAX = 20
 """Largest number of watched groups."""
 CANDIDATES_MAX = 100
-"""Largest number of groups from which the watched groups are chosen; each costs one request."""
+"""Largest number of groups from which the watched groups are chosen; each group costs one request.
+"""
 PARTITIONS_MAX = 1_000
 """Largest number of partitions of all watched groups together."""
 ACTIVE = ("Stable", "")

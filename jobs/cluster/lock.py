@@ -11,8 +11,8 @@ heartbeats stop, and its membership ends with its session. Brokers store the mem
 The holder's description is the member's client id. Kafka's tools show the client id in every state
 of the group (`kafka-consumer-groups --describe --members --group redline-lock`).
 
-Requests go through kafka-python's connection manager, on a connection that the lock does not share:
-a broker serves no other request on a connection while it delays a join.
+Requests go through kafka-python's connection manager. The lock has its own connection, because a
+broker serves no other request on a connection while it delays a join.
 """
 
 from __future__ import annotations
@@ -111,7 +111,9 @@ def _members_in(answer: Any) -> str | None:
 
 
 def holder_text(run_id: str, at_s: float) -> str:
-    """The description of a lock's holder for other runs: its run id, user, host and begin."""
+    """The description of a lock's holder for other runs: the holder's run id, user, host and start
+    time.
+    """
     try:
         user = getpass.getuser()
     except (KeyError, OSError, ImportError):  # a container may have no name for its user

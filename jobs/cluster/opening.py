@@ -40,8 +40,8 @@ class LastLoad:
 
     Attributes:
         ended_s: end of the process's last load [s since the epoch]; None before the first load.
-        looks: (end [s since the epoch], traffic) of each reading of other clients' traffic while
-            the process offered no load.
+        looks: readings of other clients' traffic while the process offered no load, each as (end of
+            the reading [s since the epoch], traffic).
         written: topics of `cluster.topics` to which the process's runs write.
     """
 
@@ -55,16 +55,16 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: raises an error if a broker process that this run started has ended. With running
-            brokers `check` does nothing, because the check of topics before the next trial detects
-            an offline broker.
+        check: raises an error if a broker process that this run started has ended; does nothing if
+            the brokers were running before the run, because the check of topics before the next
+            trial detects an offline broker.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None for running brokers.
         environment: facts about these brokers for the run's record, such as `link.delay`.
         broker_control: control over the brokers' processes; None for running brokers.
         network_namespace: file of the network namespace from which executors open connections to
             the brokers; empty for the executors' default namespace.
-        link: key → value of the link between executors and brokers; empty for an unknown link.
+        link: key → value of the link between executors and brokers; empty if the link is unknown.
         name_prefix: `cluster.name_prefix`.
         client_ids: the client ids of all connections.
         last_load: the process's loads on this cluster; shared by all of its runs.

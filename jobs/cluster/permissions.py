@@ -1,8 +1,8 @@
 """The permissions of a user for the topics, groups and transactional ids of a run.
 
 The module reads the permissions before the run creates anything. Brokers check the ACLs of a
-request before they look up the topic. If the topic does not exist, the answer to a request is *not
-permitted* or *unknown*, and the request changes nothing.
+request before they look up the topic. A request for a topic that does not exist therefore changes
+nothing, and its error shows the permission: *not permitted*, or *unknown topic*.
 
 If no metric shows throttling, the module also reads the quotas that may throttle a run's producers.
 """
@@ -259,8 +259,8 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
-    """Whether throttling by a quota shows neither in the brokers' answers nor in the brokers'
-    metrics.
+    """Whether neither the brokers' answers nor the brokers' metrics show that a quota throttles a
+    producer.
     """
     is_silent = any(part.producer.acks == "0" for part in workload.parts)
     return is_silent and any(

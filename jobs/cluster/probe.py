@@ -28,7 +28,8 @@ WRITE_S, READ_S = 10.0, 3.0
 
 
 def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: TrafficPattern) -> None:
-    """Write a record of each load to one partition of each broker, and read the record back.
+    """For each load of the pattern, write a record to one partition of each broker, and read the
+    record back.
 
     Raises:
         ConfigError: a broker refuses the record, or consumers cannot read it.

@@ -41,8 +41,9 @@ def assignment(
 
     Each broker leads exactly `partitions_per_broker` partitions, and follows exactly
     (replication_factor - 1) times as many partitions. The followers of one broker's partitions are
-    spread over all other brokers; the numbers of followers differ by at most one. The brokers lead
-    in turn, and the distance from leader to follower grows from turn to turn.
+    spread over all other brokers; the numbers of followers differ by at most one. Consecutive
+    partitions have consecutive brokers as leaders. In each further round over the brokers, the
+    followers are farther from the leader in the order of the brokers.
 
     If each broker states its rack, the replicas of a partition are on different racks. With fewer
     racks than replicas, the numbers of replicas per rack differ by at most one if the racks have
@@ -85,8 +86,9 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
     """An assignment over racks of equal size.
 
     The brokers form a ring in which the racks alternate. The rack of a follower therefore depends
-    only on the stride, which is the distance between leader and follower on the ring. All leaders
-    of a turn use the same strides, so that each broker is a follower once for each stride.
+    only on the stride, which is the distance between leader and follower on the ring. In one turn
+    each broker leads one partition, and all leaders use the same strides, so that each broker is a
+    follower once for each stride.
     """
     ring = [broker for row in zip(*by_rack, strict=True) for broker in row]
     count, racks = len(ring), len(by_rack)
@@ -108,11 +110,12 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
 
 
 def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
-    """The number of followers in each rack for one turn, beginning with the leader's rack.
+    """The number of a leader's followers in each rack during one turn; the first rack is the
+    leader's.
 
     Args:
-        extra_turn: the first rack that gets an additional replica. The second result is
-            `extra_turn` for the next turn.
+        extra_turn: the first rack that gets an additional replica. The second result is the value
+            of `extra_turn` for the next turn.
     """
     whole, rest = divmod(replicas, racks)
     wanted = [max(0, whole - 1), *[whole] * (racks - 1)]
@@ -159,8 +162,8 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value is computed from the run's id. The value is below two years, because Kafka services
-    may refuse a longer time.
+    The value of the property is a time that is computed from the run's id. It is less than two
+    years, because Kafka services may refuse a longer time.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
@@ -334,7 +337,9 @@ class TopicState:
 
     @property
     def is_placed_otherwise(self) -> bool:
-        """Whether all partitions have leaders, and some replicas are not on assigned brokers."""
+        """Whether all partitions have leaders, but some replicas are not on the brokers to which
+        the run assigned them.
+        """
         return bool(self.reassigned) and not (self.missing or self.leaderless or self.silent)
 
     def sentences(self) -> tuple[str, ...]:
@@ -427,7 +432,7 @@ class Leftover:
 
     @property
     def begun_s(self) -> float | None:
-        """The begin of the run [s since the epoch]; None if the run id contains no time."""
+        """The start time of the run [s since the epoch]; None if the run id contains no time."""
         return begun_s(self.run_id)
 
     def command(self, server: str) -> str:
@@ -499,7 +504,7 @@ def delete_leftovers(admin: KafkaAdmin, chosen: Iterable[Leftover]) -> list[str]
 
 
 def begun_s(name: str) -> float | None:
-    """The begin time in a run id or name [s since the epoch]; None if there is no such time."""
+    """The start time in a run id or name [s since the epoch]; None if there is no such time."""
     found = _BEGUN.search(name)
     if found is None:
         return None

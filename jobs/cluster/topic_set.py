@@ -25,7 +25,9 @@ REFUSED_ASSIGNMENTS = frozenset(
         "UnsupportedVersionError",
     }
 )
-"""Errors of a topic's creation that a request without an assignment of replicas may avoid."""
+"""Errors of a request to create a topic. After such an error, a request that does not assign the
+replicas may succeed.
+"""
 
 TOLERANCE = 0.1
 """Leaders are even if each broker's number of leaders deviates from the mean by at most this share
@@ -81,7 +83,7 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 
 
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
-    """The number of partitions that each topic should have next; `per_topic` if it is enough.
+    """The number of partitions that each topic should have next; `per_topic` if no more are needed.
 
     The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. More
     partitions make a random placement more even; a round-robin placement is even at once.
@@ -100,8 +102,8 @@ def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: 
 def placed(found: Mapping[int, Partition] | None) -> Assignment | None:
     """The placement that a broker reports; None if a partition is missing or has no leader.
 
-    The leader is first. The other replicas are in the order of their ids, because a cluster that
-    places replicas may report them in any order.
+    The leader is the first replica of a partition. The followers are in the order of their ids,
+    because a cluster that places replicas may report them in any order.
     """
     if not found or sorted(found) != list(range(len(found))):
         return None
@@ -170,8 +172,8 @@ class TopicSet:
 
     @property
     def numbered(self) -> tuple[tuple[int, TopicSet], ...]:
-        """Number of the first partition, and topics, for each part of a mix; one pair without
-        parts.
+        """For each part of a mix, the number of its first partition and its topics; for traffic
+        without parts, one such pair.
         """
         found, first = [], 0
         for each in self.parts or (self,):
@@ -260,7 +262,7 @@ class TopicReport:
 
     Attributes:
         topics: the topics that were checked, for messages.
-        before: differences from the plan at the begin of the check.
+        before: differences from the plan at the start of the check.
         after: differences from the plan at the end of the check.
         waited_s: time until the topics were healthy, or until the deadline [s].
         trouble: error of the last election of leaders; empty without an error.

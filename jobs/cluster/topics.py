@@ -61,10 +61,13 @@ WRONG_REQUESTS = frozenset(
         *REFUSED_ASSIGNMENTS,
     }
 )
-"""Errors of a topic's creation that another configuration of the run can avoid."""
+"""Errors of a request to create a topic that the user can remedy by another configuration of the
+run.
+"""
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")
-"""Errors of a topic's creation if a Kafka service forbids a property."""
+"""Errors of a request to create a topic if a Kafka service forbids one of the topic's properties.
+"""
 
 
 Seen = TypeVar("Seen")
@@ -592,6 +595,6 @@ class Topics:
 
 
 def _refuses_assignment(error: ConfigError) -> bool:
-    """Whether a request without an assignment of replicas may avoid the error."""
+    """Whether, after this error, a request that does not assign the replicas may succeed."""
     cause = error.__cause__
     return isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS

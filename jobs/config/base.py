@@ -77,7 +77,7 @@ class FileSection:
 
 @functools.cache
 def section_model(kind: Any) -> type[ConfigModel]:
-    """The pydantic model that checks a section of a file; the dataclass `kind` is its type."""
+    """The pydantic model that checks a section of a file; `kind` is the section's dataclass."""
     hints = get_type_hints(kind, include_extras=True)
     keys: dict[str, Any] = {
         item.name: (hints[item.name], _default_of(item)) for item in dataclasses.fields(kind)

@@ -274,7 +274,9 @@ class _Properties:
         yield self._needed("password_from", "sasl.password", "password", jaas)
 
     def _needed(self, key: str, name: str, option: str, jaas: Mapping[str, str]) -> tuple[str, str]:
-        """A key, and the reference to its property or to an option of sasl.jaas.config."""
+        """A key of `security`, and the reference to the property or the option of sasl.jaas.config
+        with the key's value.
+        """
         found = name if name in self._given else option
         if found == option and option not in jaas and key not in self._own:
             raise self._unsupported(
@@ -313,7 +315,8 @@ class _Properties:
                 raise self._unsupported(
                     f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM and no "
                     "bootstrap.servers",
-                    "bootstrap_servers in the cluster's file, whose names have the AWS region",
+                    "bootstrap_servers in the cluster's file, with host names that contain the AWS "
+                    "region",
                 )
             raise self._unsupported(
                 f"sasl.mechanism {self._get('sasl.mechanism')} for MSK's IAM, and no region in "

@@ -117,7 +117,8 @@ REFUSED: Mapping[str, str] = {
     "the driver and on every executor",
     "enable.ssl.certificate.verification": "verified certificates; remove the property, and name "
     "the brokers' authority in ssl.ca.location",
-    "ssl.crl.location": "no list of revoked certificates, which would not be checked; remove it",
+    "ssl.crl.location": "no list of revoked certificates, because the suite does not check such a "
+    "list; remove the property",
     "https.ca.pem": "https.ca.location; write these certificates into a file, and name the file",
     "ssl.engine.location": "certificate and key in files; give their paths in "
     "ssl.certificate.location and ssl.key.location",

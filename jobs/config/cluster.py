@@ -125,9 +125,9 @@ class Cluster(ConfigModel):
             transactional ids and client ids of runs, and of the topic that stops a run. ACLs on the
             prefix apply to all these names.
         topics: existing topics, for users without permission to create topics. A run writes to
-            them, and never changes or deletes them (docs/shared-clusters.md#given-topics). In a
-            mix, each part uses the next `topic.count` topics in order. All message sizes use the
-            same topics.
+            these topics, and never changes or deletes them (docs/shared-clusters.md#given-topics).
+            In a mix, each part uses the next `topic.count` topics in order. All message sizes use
+            the same topics.
         topics_hold_data: whether runs may write to topics of `topics` that have records already.
         client_id: one client id for all connections, for example an id that has a quota. If not
             given, `client.id` of `client_properties` applies; without both, each connection has its
@@ -143,9 +143,9 @@ class Cluster(ConfigModel):
         warm_up_max_s: longest warm-up load on cold brokers before a trial [s]. Brokers are cold if
             they started less than 10 minutes ago, or have served few requests since their start.
             The load ends earlier once the brokers no longer become faster.
-        planted_handler_ms: broker id → time that the broker's request handlers wait in each produce
-            request [ms]. `redline testbed up` writes this key into the cluster's file. A run then
-            shows the planted limit next to the measured limit.
+        planted_handler_ms: broker id → time for which a request handler waits whenever it processes
+            a produce request [ms]. `redline testbed up` writes this key into the cluster's file. A
+            run then shows the planted limit next to the measured limit.
         load_hours: the hours of each day in which the cluster may be loaded; if not given, any
             time. The time zone is the driver's unless the value names a time zone.
         network_namespace: Linux network namespace in which tasks open their connections to the
@@ -190,7 +190,9 @@ class Cluster(ConfigModel):
 
     @property
     def written(self) -> Written:
-        """Path of a key → text with environment variables; the run records this text."""
+        """Path of a key → the file's text with names of environment variables instead of their
+        values; the run records this text.
+        """
         return self._written
 
     @property
@@ -201,8 +203,8 @@ class Cluster(ConfigModel):
         return self._given or self.name
 
     def keep(self, written: Written | None = None, given: str = "") -> None:
-        """Store the texts with environment variables (`written`), or the value of `--cluster`
-        (`given`).
+        """Store the file's texts with names of environment variables (`written`), or the value of
+        `--cluster` (`given`).
         """
         self._written = self._written if written is None else written
         self._given = given or self._given
@@ -218,8 +220,8 @@ class Cluster(ConfigModel):
     def is_exclusive(self) -> bool:
         """Whether the run is the only user of the brokers.
 
-        Such a run needs no guards for other users, no consent to a load, and no check of
-        permissions. The secrets of such a run are valid only during the run.
+        A run that is the only user needs no guards for other users, no consent to a load, and no
+        check of permissions. The secrets of its brokers are valid only during the run.
         """
         return self.starts_brokers
 
@@ -244,8 +246,8 @@ class Cluster(ConfigModel):
         return (TESTBED_CAVEAT,) if self.starts_brokers else ()
 
     def environment(self, broker_ids: Iterable[int]) -> dict[str, str]:
-        """The stated link, disks and handler times of running brokers, as facts for the run's
-        record.
+        """The link, disks and handler times that the cluster's file states for running brokers, as
+        facts for the run's record.
         """
         return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
@@ -361,10 +363,12 @@ def stated_environment(
     broker_ids: Iterable[int],
     disk: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The stated handler times, link and disks of brokers, as facts for the run's record.
+    """The handler times, link and disks that are configured for the brokers, as facts for the run's
+    record.
 
     Args:
-        handler_ms: broker id → time that a request handler waits in each produce request [ms].
+        handler_ms: broker id → time for which a request handler waits whenever it processes a
+            produce request [ms].
         link: key → value of the link; empty without a link.
         broker_ids: ids of all brokers of the cluster.
         disk: key → value of each broker's planted disk; empty without planted disks.

@@ -335,7 +335,8 @@ def parse_bounds(text: bytes, label: str) -> OwnerBounds:
 
 
 def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
-    """The goal's limits; the strictest bound of the owners replaces each limit that is less strict.
+    """The goal's limits after each limit is replaced by the owners' strictest bound, if that bound
+    is stricter.
 
     If an owner states fail_closed, each guard with a default is on, even if the goal turns it off.
     """

@@ -13,9 +13,13 @@ from metrics.common.bounds import Checked, UnexpectedError, Whole
 PACKETS_MIN = 64
 """Smallest size of the queue of a rate limit [packets of full size]."""
 QUEUE_S = 0.05
-"""Default size of the queue of a rate limit, as the time to send the queue at that rate [s]."""
+"""Default size of the queue of a rate limit, given as the time to send a full queue at the limited
+rate [s].
+"""
 BURST_S = 0.001
-"""Size of a burst that exceeds a rate limit, as the time to send the burst at that rate [s]."""
+"""Size of the largest burst that may exceed the limited rate, given as the time to send the burst
+at the limited rate [s].
+"""
 
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES_PER_S = {
@@ -85,7 +89,7 @@ RATE = Measure(
     _BYTES_PER_S,
     1e4,
     1.25e10,
-    "a rate from 10kB/s on, such as 100MB/s or 1Gbit/s",
+    "a rate of at least 10kB/s, such as 100MB/s or 1Gbit/s",
     is_optional=True,
 )
 LOSS = Measure(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0.1% or 0.001")
@@ -207,13 +211,18 @@ class Link:
 
 
 DIRTY_S = 0.4
-"""Default of the largest number of dirty bytes, as the time to write them to the disk [s]."""
+"""Default of the largest number of dirty bytes, given as the time that the disk takes to write them
+[s].
+"""
 DIRTY_LEAST_BYTES = 1_000_000
 PAUSE_S = 0.2
 """Longest time for which the kernel pauses a writer before it checks the dirty bytes again [s]."""
 
 WRITE_RATE = Measure(
-    {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9}, 5e5, 1e10, "a rate from 500kB/s on, such as 10MB/s"
+    {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9},
+    5e5,
+    1e10,
+    "a rate of at least 500kB/s, such as 10MB/s",
 )
 
 
@@ -223,8 +232,9 @@ class PlantedDisk:
 
     Attributes:
         write_rate: rate at which each broker's disk writes.
-        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]. With
-            more bytes the broker waits for the disk. 0 for the kernel's default.
+        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]. If
+            more bytes wait, the broker pauses until the disk has written some of them. 0 selects
+            the kernel's default.
         size_bytes: size of each disk [B]; the disk's file grows with the broker's data.
     """
 

@@ -80,7 +80,7 @@ class Configuration:
 
     @property
     def in_full(self) -> Configuration:
-        """A copy of the configuration without an early end of windows, for loads that are held."""
+        """A copy of the configuration in which no window ends early, for the holds of a load."""
         return self.with_workload(trial=self.workload.trial.in_full)
 
     def sampled_every(self, least_s: float) -> Configuration:
@@ -186,8 +186,8 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 
 def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """The results of these calls. If calls fail, the raised error has the messages of all failed
-    calls.
+    """The results of these calls. If some calls fail, one error with the messages of all failed
+    calls is raised.
     """
     made, mistakes = [], []
     for part in parts:
@@ -258,8 +258,9 @@ def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Clust
 
 
 _CODE_OF_TESTBED = ("testbed.profile", "testbed.properties")
-"""Keys that name files or classes; they are read from the reader's own file, not from the
-record."""
+"""Keys that name files or classes. Their values come from the reader's own file, not from the
+record.
+"""
 
 
 def _recorded(
@@ -303,7 +304,9 @@ def _key(workload: Workload, part: Workload, section: str) -> str:
 
 
 def _along_scale(config: Configuration) -> Configuration:
-    """The configuration, with the axis `scale` for a mix if the goals have the default axis."""
+    """The configuration; if the workload is a mix and the goals have the default axis, the axis
+    becomes `scale`.
+    """
     if config.workload.mix is None or config.axis is not NP:
         return config
     goals = (
@@ -314,7 +317,7 @@ def _along_scale(config: Configuration) -> Configuration:
 
 
 def _require_login(config: Configuration) -> None:
-    """Refuse a mechanism that a client does not support, and a token that ends during a load."""
+    """Refuse a mechanism that a client does not support, and a token that expires during a load."""
     mechanism, workload = config.cluster.security.sasl_mechanism, config.workload
     clients = {}
     for part in workload.parts:
@@ -336,7 +339,7 @@ def _require_login(config: Configuration) -> None:
 
 
 def require_token(config: Configuration, load_s: float, load: str) -> None:
-    """Refuse a token in an environment variable if the token ends before a load ends.
+    """Refuse a token in an environment variable if the token expires before a load ends.
 
     All other tokens are renewed during a load.
 
@@ -345,15 +348,15 @@ def require_token(config: Configuration, load_s: float, load: str) -> None:
         load: a noun phrase for the load, for messages.
 
     Raises:
-        ConfigError: the token ends before the load ends.
+        ConfigError: the token expires before the load ends.
     """
     kind, _, name = (config.cluster.security.token_from or "").partition(":")
     end_s = end_of(os.environ.get(name, "")) if kind == "env" else None
     left_s = math.inf if end_s is None else end_s - time.time()
     if left_s < load_s:
         raise ConfigError(
-            f"the token in security.token_from env:{name} of cluster {config.cluster.name} ends "
-            f"in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that lasts "
+            f"the token in security.token_from env:{name} of cluster {config.cluster.name} "
+            f"expires in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that lasts "
             "longer, because an environment variable cannot be renewed; shorten the load, use "
             "file:PATH (which is read again during a load), or use oauth_token_url"
         )
@@ -482,7 +485,7 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
     if len(workload.message_bytes) != 1:
         raise ConfigError(
             f"the goal searches along message_bytes and workload {workload.name} has "
-            f"{len(workload.message_bytes)} sizes; expected one size, the name of the boundary "
+            f"{len(workload.message_bytes)} sizes; expected one size, which names the boundary "
             "point; remove the others"
         )
     if workload.producer.rate_bytes_per_s is not None:
@@ -555,7 +558,8 @@ def _made(
     overrides: Sequence[str],
     is_json: bool = False,
 ) -> Loaded:
-    """A checked object from a file's data, after the `--set` options for this kind of file.
+    """Apply the `--set` options for this kind of file to the file's data, check the data, and
+    return the object.
 
     Args:
         is_json: whether the data come from JSON, which has no tuples, and only texts as keys.

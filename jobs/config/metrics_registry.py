@@ -1,4 +1,4 @@
-"""The sections of a cluster's file that configure metrics sources, and open these sources.
+"""The sections of a cluster's file that configure metrics sources; each section opens its source.
 
 Each type of source is a subclass of `BrokerSection` or `HostSection`, and a key of `Metrics`. The
 brokers' metrics come from JMX, from Prometheus exporters, from a Prometheus server that scrapes
@@ -372,9 +372,9 @@ class ServedSection(HttpSection):
             (docs/metrics.md#a-prometheus-server).
         selector: label matchers that select the exporters of this cluster and no others; required
             with `server`.
-        broker_label: name of the label that distinguishes the brokers. Its value is a broker's id
-            or names a broker's advertised host, unless `broker_pattern` or `broker_values` is
-            given.
+        broker_label: name of the label that distinguishes the brokers. The label's value is a
+            broker's id or names a broker's advertised host, unless `broker_pattern` or
+            `broker_values` is given.
         broker_pattern: regular expression that finds the broker id in the label's value.
         broker_values: broker id → value of the label, if no pattern finds the id. In
             `metrics.host`, brokers on one host share a value.

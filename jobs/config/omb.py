@@ -27,8 +27,9 @@ NUMBER_MAX = 1e12
 GB = 1024**3
 """Size of a gigabyte in the key `consumerBacklogSizeGB` [B]."""
 BROKERS = 3
-"""Number of brokers by which `partitionsPerTopic` is divided: the driver file's number of
-replicas."""
+"""Assumed number of brokers, by which `partitionsPerTopic` is divided. It is the number of replicas
+in the benchmark's driver file.
+"""
 MEASURE_MIN = 5.0
 """Length of the window if the file's test has no end [min]."""
 
@@ -193,8 +194,8 @@ def _payload(read: _Reader, size: int, find: Callable[[str], Path | None]) -> di
     if held != size:
         raise read.problem(
             f"payloadFile {given} has {held} B and messageSize is {size}",
-            "equal sizes, because the file is one message; correct messageSize, or name another "
-            "file",
+            "the same size, because the payload file is one message; correct messageSize, or name "
+            "another file",
         )
     return {"kind": "messages", "messages_file": str(found)}
 

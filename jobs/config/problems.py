@@ -52,8 +52,8 @@ def with_values(source: ParsedFile) -> Written:
 
 
 def as_written(flat: Mapping[str, Any], written: Written) -> dict[str, Any]:
-    """Path → value of the keys of a configuration, with the original texts for replaced
-    variables.
+    """Path → value of the keys of a configuration; a value in which a variable was replaced is the
+    file's original text.
     """
     found = dict(flat)
     for path, text in written.items():
@@ -145,7 +145,8 @@ def config_error(
 
 
 def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDetails]:
-    """The problems without consequences of other problems, so that each mistake is reported once.
+    """The problems that are not consequences of other problems, so that each mistake is reported
+    once.
 
     A list may be too short only because pydantic dropped wrong items of the list. A key may be
     missing only because it is misspelled.

@@ -291,8 +291,8 @@ class Workload(ConfigModel):
         if producer.arrivals == "bursts" and not is_whole:
             raise ValueError(
                 f"trial.measure_s is {trial.measure_s:g} and a burst with its pause lasts "
-                f"{cycle_s:g} s; expected a multiple, so that the window has the mean rate; "
-                f"set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
+                f"{cycle_s:g} s; expected a multiple of this time, so that the window has the mean "
+                f"rate; set measure_s to {max(1, round(cycles)) * cycle_s:g}, or change the bursts"
             )
 
     def _enough_records(self) -> None:
