@@ -123,11 +123,11 @@ class CampaignAnswer:
 
     Attributes:
         name: the name of the answer's files, such as `sweep` for sweep.json and sweep.html.
-        write: writes the answer for programs to a path.
-        page: returns the content of the answer's HTML page.
+        write: function that writes the answer for programs to a path.
+        page: function that returns the content of the answer's HTML page.
         tables, notices: the answer for the terminal.
         remedy: how the user can get files that could not be written.
-        more: (kind, path, writer) of each further file.
+        more: each further file as a tuple of its kind, its path and the function that writes it.
     """
 
     name: str
@@ -185,7 +185,7 @@ class Campaign(Body, Generic[CaseT]):
         return False
 
     def needed_s(self, turn: Turn[CaseT]) -> float:
-        """The time that the budget must still have for a turn to begin [s]."""
+        """A turn begins only if at least this much time of the budget is left [s]."""
         return self.plan_of(turn).duration_s
 
     @contextmanager
@@ -215,7 +215,7 @@ class Campaign(Body, Generic[CaseT]):
     # --- the same for all campaigns ------------------------------------------
 
     def plan_of(self, turn: Turn[CaseT]) -> Plan:
-        """The plan of one turn; each case is forecast once."""
+        """The plan of one turn; all turns of a case share one forecast."""
         if turn.number not in self._plans:
             self._plans[turn.number] = self.forecast(turn.case)
         return self._plans[turn.number]

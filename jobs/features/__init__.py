@@ -1,3 +1,3 @@
-"""One folder for each feature. A feature is imported neither by another feature nor by another
-package.
+"""One folder for each feature. Only the commands in `jobs/*.py` import features; features do not
+import each other.
 """

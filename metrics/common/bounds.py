@@ -156,8 +156,8 @@ def _in_unit(value: Any, unit: str) -> Any:
 
 @dataclass(frozen=True)
 class Whole(Checked):
-    """A whole number from `low` to `high`. The value `also` is accepted, too. `unit` is a plural
-    noun; it is empty for a number without a unit.
+    """A whole number from `low` to `high`. The value `also` is accepted, even if it lies outside
+    this range. `unit` is a plural noun; it is empty for a number without a unit.
     """
 
     low: int

@@ -25,25 +25,25 @@ class ConfigError(RedlineError):
 
 
 class NoConclusionError(RedlineError):
-    """A run that ended without a valid bracket."""
+    """Raised if a run or another command ends without a valid conclusion."""
 
     exit_code = 3
 
 
 class RegressionError(RedlineError):
-    """A nightly run whose results are worse than the results of earlier nights."""
+    """Raised if the results of a night are worse than the results of earlier nights."""
 
     exit_code = 4
 
 
 class HeadroomError(RedlineError):
-    """A cluster with less headroom than the user requires."""
+    """Raised if a cluster has less headroom than the user requires."""
 
     exit_code = 4
 
 
 class GuardStopError(RedlineError):
-    """A run that a guard stopped to protect the cluster or the machine."""
+    """Raised if a guard stops a run to protect the cluster or the machine."""
 
     exit_code = 5
 
@@ -58,6 +58,8 @@ class TerminatedError(KeyboardInterrupt):
 
 
 class TryLaterError(RedlineError):
-    """A command that may succeed later, because the cluster is in use or unavailable now."""
+    """Raised if a command fails because the cluster is in use or unavailable now; the command may
+    succeed later.
+    """
 
     exit_code = 75

@@ -718,8 +718,9 @@ def _not_known(brokers: list[_Broker]) -> str:
 
 
 VOTING_LOAD_RATIO_MAX = 1.5
-"""Highest load of an overload that votes on the limiting resource, over the load of the lowest
-overload [ratio]. A higher load also exhausts other resources."""
+"""An overloaded trial votes on the limiting resource only if its load is at most this multiple of
+the lowest overloaded load [ratio]. A higher load also exhausts other resources.
+"""
 
 
 @dataclass(frozen=True)

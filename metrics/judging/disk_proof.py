@@ -46,8 +46,8 @@ class DiskProof:
         fastest_share: highest write rate of a host's disks over some seconds, divided by the rate
             at which the host's brokers received bytes; the lowest value of all hosts [ratio].
         why: reason why the load is not proven on disk, or an empty text if it is proven.
-        disks_note: note with the disks that count if the disks of the log dirs are unknown, or an
-            empty text if they are known.
+        disks_note: note that lists the disks whose writes count if the disks of the log dirs are
+            unknown, or an empty text if they are known.
     """
 
     on_disk: bool | None

@@ -592,7 +592,9 @@ ACHIEVED = Achieved()
 CONSUMER_LAG = ConsumerLag()
 LATENCIES = tuple(ProduceLatency(quantile) for quantile in LATENCY_QUANTILES)
 CLIENT_INDICATORS: Sequence[Indicator] = (*LATENCIES, ACHIEVED)
-"""The indicators that an overloaded generator can trigger as well as overloaded brokers."""
+"""Indicators that overloaded brokers can trigger, and that an overloaded generator can also
+trigger.
+"""
 INDICATORS: Sequence[Indicator] = (
     Throttling(),
     RequestHandlerIdle(),

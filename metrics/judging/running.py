@@ -107,10 +107,14 @@ EDGE_S = 0.5
 """Lag that readings show at a window's edges although no follower falls behind, because followers
 copy in steps [s]."""
 ONE_FOLLOWER = 0.5
-"""Share of its copies that one broker may fail to make before it counts as behind [ratio]. In a
-large cluster, this limit for one broker is lower than the limit for the whole cluster."""
+"""A broker counts as lagging if it fails to copy more than this share of the records that it has to
+copy [ratio]. In a large cluster, this limit for one broker is lower than the limit for the whole
+cluster.
+"""
 SHARE_LEAST = 0.01
-"""Smallest growth of the lag over the load that exceeds the variation of the readings [ratio]."""
+"""Smallest growth of the lag, as a share of the load, that exceeds the variation of the readings
+[ratio].
+"""
 
 
 def share_max(limits: Indicators, brokers: int) -> float:
@@ -191,9 +195,10 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 
 ENOUGH = 0.35
-"""A growing load stops growing if it uses this share of the handlers' time that other clients leave
-[ratio]. The value is low, because one more step may start before the reading of the last step is
-known. Even with this step, the load stays below the limit."""
+"""A growing load stops growing if it uses this share of the handler time that other clients leave
+free [ratio]. The value is low, because one more step may start before the reading of the last step
+is known. Even with this step, the load stays below the limit.
+"""
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9

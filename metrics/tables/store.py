@@ -587,9 +587,7 @@ def _root_cause(error: Any) -> str:
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """The types of the Python exceptions for errors of Spark, and for errors of Delta, which are
-    Java exceptions.
-    """
+    """The Python exception types that represent errors of Spark and Java exceptions of Delta."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

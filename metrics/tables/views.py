@@ -232,7 +232,8 @@ def resource_peaks(resources: DataFrame) -> DataFrame:
 def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
     """The trial with this number.
 
-    For the number 0, it is the last OVERLOADED trial, or the last trial if no trial was OVERLOADED.
+    For the number 0, the result is the last OVERLOADED trial, or the last trial if no trial was
+    OVERLOADED.
     """
     from pyspark.sql import functions as sql
 

@@ -58,8 +58,8 @@ RAISES_MAX = 6
 RAISE = 1.25
 """Minimum factor by which the load increases after a side was not saturated [ratio]."""
 PROPORTIONS_MAX = 0.1
-"""A note is added if saturated brokers acknowledge two parts of a mix with shares that differ by
-more than this [ratio].
+"""The answer has a note if saturated brokers acknowledge a larger share of one part of a mix than
+of another part, and the difference exceeds this value [ratio].
 """
 ALL_TAKEN = 0.97
 """If brokers acknowledge more than this share of the offered load, their capacity cannot be
@@ -92,8 +92,8 @@ class Effort:
 
     @property
     def trials(self) -> int:
-        """The number of trials, including three trials that find the load. Repeats of INVALID
-        trials are not counted.
+        """The number of trials, including three trials that find a load which saturates both sides.
+        Repeats of INVALID trials are not counted.
         """
         return 3 + 2 * (self.pairs + self.steady_pairs)
 
@@ -227,7 +227,9 @@ class CaseComparer:
         return min(factor * load, self.load_cap)
 
     def _steady_pairs(self, case: ComparedSize) -> None:
-        """Measure the steady pairs. The load is reduced while the first pair has an overload."""
+        """Measure the steady pairs. If a trial of the first pair is OVERLOADED, the first pair is
+        repeated at a lower load.
+        """
         assert case.steady_load is not None, "set before"
         lowers = number = 0
         while number < self.effort.steady_pairs:

@@ -132,7 +132,9 @@ def _percent(share: float) -> str:
 
 
 def bound_table(answer: ComparisonAnswer) -> Table:
-    """The table of resource use at both loads, with the limiting resource of each side."""
+    """The table of resource use in the saturated and in the steady trials, with the limiting
+    resource of each side.
+    """
     rows = []
     for case in answer.cases:
         for when in ("saturated", "same load"):
@@ -241,7 +243,9 @@ class ComparisonRun(Campaign[int]):
 
     @property
     def _config(self) -> Configuration:
-        """The configuration of side A. Side B has the same message sizes and the same search."""
+        """The configuration of side A. Side B has the same message sizes and the same settings of
+        the search.
+        """
         return self._sides[Side.A].config
 
     @property
@@ -278,8 +282,8 @@ class ComparisonRun(Campaign[int]):
         )
 
     def needed_s(self, turn: Turn[int]) -> float:
-        """The time that a message size needs in the budget: 0, because every size is begun. The
-        budget only limits the number of pairs at each size.
+        """Always 0: a message size is begun even if no time of the budget is left. The budget only
+        limits the number of pairs at each size.
         """
         return 0.0
 

@@ -231,8 +231,8 @@ def _require_producers(config: Configuration) -> None:
         "goal.search.axis np, because a comparison varies the number of producers; choose another "
         "goal"
         if config.workload.mix is None
-        else "scale, because a comparison varies how many times the whole mix is offered; remove "
-        "goal.search.axis"
+        else "scale, because a comparison scales all parts of the mix by the same factor; "
+        "remove goal.search.axis"
     )
     if config.axis is not (NP if config.workload.mix is None else SCALE):
         raise ConfigError(
@@ -269,7 +269,7 @@ def require_memory(sides: Mapping[Side, SideSetup], machine: Machine | None = No
 
 AXIS = "run"
 SEARCHED = 0
-"""The value that stands for the message size if the search varied the message size."""
+"""Placeholder for the message size of a limit whose search varied the message size."""
 DIFFERENCES_SHOWN = 12
 Kind = tuple[str, str, str]
 """The kind of a limit: the goal, the state of the cluster, and the axis of the search. Only limits

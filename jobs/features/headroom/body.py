@@ -206,7 +206,8 @@ def _busy(today: Today) -> tuple[float, float]:
 
 
 NO_LIBRARY = (
-    "no date: statsmodels is not installed; install it with pip install 'kafka-redline[forecast]'"
+    "the date cannot be forecast: statsmodels is not installed; install it with pip install "
+    "'kafka-redline[forecast]'"
 )
 
 

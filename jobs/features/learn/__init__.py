@@ -1,1 +1,3 @@
-"""The reading of production's traffic: topics, groups, offsets by time, and recent batches."""
+"""Reads the traffic of a production cluster: its topics, its consumer groups, its offsets at given
+times, and its recent batches.
+"""

@@ -54,8 +54,7 @@ class Setup:
     Attributes:
         settings: full path of each varied key → its value.
         message_bytes: message size [B].
-        mb_per_s: lower end of the limit's 90 % interval, from the repeat in which this end is
-            lowest [MB/s].
+        mb_per_s: lower end of the limit's 90 % interval, the lowest value of all repeats [MB/s].
     """
 
     settings: Mapping[str, str]

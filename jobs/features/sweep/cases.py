@@ -33,7 +33,7 @@ def _as_values(value: Any) -> Any:
     """The values of an axis. An axis has at least two values, and no value occurs twice."""
     texts = [json.dumps(each) for each in value] if isinstance(value, list | tuple) else []
     if len(texts) < 2 or len(set(texts)) < len(texts) or any(each is None for each in value):
-        raise UnexpectedError("a list of two values or more, each once, such as [1, all]")
+        raise UnexpectedError("a list of at least two different values, such as [1, all]")
     return tuple(value)
 
 
