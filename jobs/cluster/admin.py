@@ -601,7 +601,9 @@ class KafkaAdmin:
     async def _known_offsets(
         self, wanted: Set[tuple[str, int]], at: int
     ) -> dict[tuple[str, int], int]:
-        """Offsets of the partitions whose leaders have not moved; leaders are queried in parallel."""
+        """Offsets of the partitions whose leaders have not moved; all leaders are asked in
+        parallel.
+        """
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
         led: dict[int, list[tuple[str, int]]] = {}
