@@ -86,8 +86,8 @@ class ExecutorFacts:
         executor: host:port of the executor, as in Spark's logs and web pages.
         packages: package → its version; None if the import fails.
         package_errors: package → the error of the import, for each package that cannot be imported.
-        code: digest of kafka-redline's code on the executor; None if the code is not installed.
-        trouble: the reason why kafka-redline's code cannot run on the executor; empty if it can.
+        code: digest of kafka-redline's code; None if the code is not installed.
+        trouble: the reason why kafka-redline's code cannot run; empty if it can.
         offset_s, offset_error_s: the executor's clock minus the driver's clock, and the uncertainty
             of this offset [s]; None if the driver cannot be reached.
         channel_trouble: the reason why the executor cannot reach the driver; empty if it can.

@@ -208,9 +208,9 @@ class Search(ConfigModel):
         interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A size with a
             wider interval is measured further; if the interval stays wider, the limit is doubtful.
             1 turns this check off. The default is four times `resolution`.
-        overload_max_s: time after which a trial with a certain overload ends [s]. If warm-up and
-            window would last longer, the window begins during the warm-up. `overload_max_s` does
-            not apply to trials of full length.
+        overload_max_s: time after which a trial ends if its overload is certain [s]. If the warm-up
+            and the window together last longer than this time, the window begins during the
+            warm-up. `overload_max_s` does not apply to trials of full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
             3).
         accept_lower_bound: whether a lower bound is an answer for a message size (exit code 0);

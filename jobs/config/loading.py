@@ -357,8 +357,8 @@ def require_token(config: Configuration, load_s: float, load: str) -> None:
         raise ConfigError(
             f"the token in security.token_from env:{name} of cluster {config.cluster.name} "
             f"expires in {left_s:.0f} s, and {load} lasts {load_s:g} s; expected a token that "
-            "lasts longer, because an environment variable cannot be renewed; shorten the load, use "
-            "file:PATH (which is read again during a load), or use oauth_token_url"
+            "lasts longer, because an environment variable cannot be renewed; shorten the load, "
+            "use file:PATH (which is read again during a load), or use oauth_token_url"
         )
 
 

@@ -680,9 +680,10 @@ class Prometheus(ServedSection, BrokerSection):
     """The brokers' Prometheus JMX exporters, or the Prometheus server that scrapes the exporters.
 
     Attributes:
-        rules: the rule set that assigns the exporters' series to readings. `auto` finds a rule set
-            for each exporter's page; otherwise the name of a file of conf/prometheus (kafka-kraft,
-            strimzi, msk), or a path (docs/metrics.md#prometheus-exporters).
+        rules: the rule set that assigns the exporters' series to readings. Values: `auto`, which
+            chooses a rule set for each exporter by the exporter's page; the name of a file of
+            conf/prometheus (kafka-kraft, strimzi, msk); or a path
+            (docs/metrics.md#prometheus-exporters).
     """
 
     key: ClassVar[str] = "metrics.prometheus"

@@ -383,8 +383,8 @@ class Security(ConfigModel):
         return tuple(path for path in given if path and not is_store(path))
 
     def _tls_files(self) -> dict[str, str]:
-        """The options for certificates and key: paths of PEM files, or PEM texts of other
-        sources.
+        """The options for the certificates and the key: the paths of PEM files, or PEM text if they
+        come from another source.
         """
         options: dict[str, str] = {}
         secret = partial(_optional_secret, self)

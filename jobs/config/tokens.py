@@ -36,12 +36,14 @@ RETRY_S = 5.0
 """Time until the next attempt to fetch a token, if an attempt failed and the last token is valid
 [s]."""
 ASSUMED_S = 60.0
-"""Assumed lifetime of a token if neither the source nor the token states the end [s]."""
+"""Assumed lifetime of a token if neither the source nor the token states when the token expires
+[s].
+"""
 
 
 def end_of(token: str) -> float | None:
-    """The end of a JSON Web Token (RFC 7519) [s since the epoch]; None if the token states no
-    end.
+    """The expiration time of a JSON Web Token (RFC 7519) [s since the epoch]; None if the token
+    states none.
     """
     claims = token.split(".")[1:2]
     try:
@@ -61,7 +63,7 @@ class ReferencedToken(TokenProvider):
         """Read the current token.
 
         Raises:
-            ConfigError: the variable or file does not exist any more.
+            ConfigError: the environment variable or the file no longer exists.
         """
         token = self._read()
         self.good_until_s = end_of(token)
@@ -92,7 +94,7 @@ class RenewedToken(TokenProvider):
         """Return the last token, or a new token if most of the last token's lifetime is over.
 
         Raises:
-            ConfigError: the source gives no token, and the last token has ended.
+            ConfigError: the source gives no token, and the last token has expired.
         """
         asked_s, asked_wall_s = self._clock(), time.time()
         if asked_s < self._renew_s:

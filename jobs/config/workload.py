@@ -127,7 +127,7 @@ class Workload(ConfigModel):
         )
 
     def pattern(self, message_bytes: int, brokers: int = 0, producers: int = 1) -> TrafficPattern:
-        """The traffic of this workload at a message size, before the axis applies a load.
+        """The traffic of this workload at a message size, before a load sets the value of the axis.
 
         Args:
             message_bytes: mean size of a message [B]; ignored for a mix.

@@ -38,7 +38,7 @@ _JAVA_REMEDY = (
 
 @dataclass(frozen=True)
 class Machine:
-    """The sources of the facts that are checked, which tests can replace.
+    """The places from which the checks read their facts; tests can replace these places.
 
     Attributes:
         environ: environment variables.

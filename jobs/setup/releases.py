@@ -21,12 +21,12 @@ DEFAULT_RELEASE = "4.1.2"
 
 RELEASE = Text(
     r"(2\.([89]|\d\d)|[3-9]\.\d+|[1-9]\d\.\d+)\.\d+",
-    f'a Kafka version from 2.8.0 on, in quotes, such as "{DEFAULT_RELEASE}"',
+    f'a Kafka version, 2.8.0 or later, in quotes, such as "{DEFAULT_RELEASE}"',
 )
 
 Metadata = Literal["zookeeper", "kraft", "combined"]
-"""Place of a cluster's metadata: ZooKeeper, KRaft controllers of their own ("kraft"), or brokers
-that are also KRaft controllers ("combined")."""
+"""Place of a cluster's metadata: ZooKeeper, dedicated KRaft controllers ("kraft"), or brokers that
+are also KRaft controllers ("combined")."""
 
 _KRAFT_SINCE = (3, 3)
 """The first release whose KRaft mode is ready for production (KIP-833)."""

@@ -4,8 +4,8 @@ Several runs must be able to write to the Delta tables at the same time. A commi
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
 Storage and local disks support this. S3 does not support this. Delta's default LogStore for S3 is
 `S3SingleDriverLogStore`, with which a second driver overwrites a commit of the first
-(docs.delta.io, "Storage configuration"). Runs, nights and notebooks share their tables, so a run
-refuses a place without safe commits. Databricks has a commit service of its own.
+(docs.delta.io, "Storage configuration"). Runs, series of nightly runs and notebooks share their
+tables, so a run refuses a place without safe commits. Databricks has its own commit service.
 """
 
 from __future__ import annotations

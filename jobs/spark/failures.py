@@ -21,7 +21,7 @@ _REMEDY = (
 
 
 class SparkFailedError(ConfigError):
-    """Spark's driver failed or did not start, with the present settings of this machine."""
+    """Spark's driver failed or did not start; the user must change a setting or this machine."""
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
 
 
 def _python_text(error: BaseException) -> str:
-    """The message of an error; empty if the JVM that must make the message has ended."""
+    """The message of an error; empty if the JVM creates the message and has ended."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the first error is reported

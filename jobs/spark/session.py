@@ -384,10 +384,10 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 @contextmanager
 def _own_interrupts() -> Iterator[None]:
-    """Keep the present handler of SIGINT while a context is created.
+    """Keep the current handler of SIGINT while Spark's context is created.
 
     PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
-    like a network error. The present handler raises KeyboardInterrupt. The code that catches
+    like a network error. The current handler raises KeyboardInterrupt. The code that catches
     KeyboardInterrupt closes the session, which ends the jobs.
     """
     handler = signal.getsignal(signal.SIGINT)

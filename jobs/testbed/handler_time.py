@@ -1,4 +1,4 @@
-"""The Java authorizer that makes request handlers wait a stated time, and the resulting limit.
+"""The Java authorizer that makes request handlers wait for a stated time, and the resulting limit.
 
 A broker calls its authorizer once for each produce request, on the request handler's thread, to
 check the permission for the topics. This authorizer allows every operation; in a produce request it

@@ -57,7 +57,8 @@ class Status(str, Enum):
 
 @dataclass(frozen=True)
 class ProcessRecord:
-    """The identity of a process. A later process with the same process id has another identity.
+    """The identity of a process: its process id and its creation time. A later process with the
+    same process id has another creation time.
 
     Attributes:
         pid: process id.
@@ -77,15 +78,10 @@ class Spec:
     Attributes:
         id: name with a random suffix; each process has this id on its command line.
         name: name of the testbed in commands and messages.
-        profile: name of the profile.
-        description: description of the profile.
-        kafka_version: release of Kafka.
-        brokers: number of brokers.
         heap_mb: Java heap of each process [MiB].
         jvm_options: options of every node's JVM, in addition to Kafka's default options.
         disk_limit_bytes: maximum total size of all log directories [B].
         broker_properties, controller_properties: name of a Kafka property → value.
-        java: path of the Java launcher.
         jars: class path of the nodes.
         class_archive: path of the shared class archive, which is written if missing; None for no
             archive.
@@ -97,8 +93,8 @@ class Spec:
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker.
         cpus: number of cores that each broker may use, which may be a fraction; None for all cores.
-        produce_handler_ms: broker id → time that a request handler waits in each produce request
-            [ms]; empty without stated times.
+        produce_handler_ms: broker id → time for which a request handler waits whenever it processes
+            a produce request [ms]; empty if no times are configured.
         spark_workers: number of Spark workers; 0 without Spark.
         spark_home: folder of the installed pyspark; empty without Spark.
         link: emulated link between brokers and clients; None for the loopback interface.
@@ -398,7 +394,8 @@ def require_cores(cpus: float | None, available: Sequence[int], has_quota: bool)
 
 
 def cores_of(broker_id: int, cpus: float | None, available: Sequence[int]) -> tuple[int, ...]:
-    """The numbers of a broker's cores, with few brokers on each core; empty for all cores.
+    """The numbers of the cores for a broker, chosen so that few brokers share a core; empty for all
+    cores.
 
     Args:
         broker_id: id of the broker; the first id is 1.

@@ -103,7 +103,9 @@ _REPLICAS_MAX = 3
 
 ZOOKEEPER_TICK_MS = 500
 ZOOKEEPER_SESSION_MS = 6_000
-"""Time after which a killed broker's registration ends [ms]; Kafka's 18 s would delay a restart."""
+"""Time after which a killed broker's registration ends [ms]; Kafka's default of 18 s would delay a
+restart.
+"""
 
 
 def node_properties(
@@ -193,11 +195,12 @@ BOOTSTRAP_CHECKPOINT = "bootstrap.checkpoint"
 """The file in a controller's log directory with the first metadata records of a new cluster."""
 
 Accepts = Callable[[int, float, str], bool]
-"""(Port, timeout [s], host) → whether a process accepts connections there."""
+"""(Port, timeout [s], host) → whether a process accepts connections at this port of the host."""
 
 
 class Nodes:
-    """Starts, probes and ends the nodes for the supervisor, without waiting.
+    """Starts, probes and ends the nodes for the supervisor. A start does not wait until the node is
+    ready.
 
     Attributes:
         nodes: the Kafka nodes, the controller first.

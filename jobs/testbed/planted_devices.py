@@ -507,7 +507,9 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`; lower a greater minimum or default."""
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`. If the file's minimum or default is
+    greater, it becomes equal to the maximum.
+    """
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
     path.write_text(" ".join(map(str, numbers)), encoding="ascii")

@@ -166,7 +166,7 @@ def _tail(path: Path) -> list[str]:
 
 
 def _distinct(lines: Iterable[str]) -> list[str]:
-    """The lines without repetitions; the time at the begin of a line is ignored."""
+    """The lines without repetitions; the time at the start of a line is ignored."""
     seen: dict[str, str] = {}
     for line in lines:
         seen.setdefault(re.sub(r"^\[[^\]]*\] ", "", line), line)

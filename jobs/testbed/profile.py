@@ -108,9 +108,9 @@ class Profile(ConfigModel):
         heap_mb: Java heap of each process [MiB].
         jvm_options: JVM options of each process (-X and -XX), in addition to Kafka's default
             options.
-        disk_limit_bytes: largest total size of all log directories [B]; beyond it the testbed
+        disk_limit_bytes: largest total size of all log directories [B]; above this size the testbed
             stops.
-        security: protocols of the listeners for clients; runs use the first protocol. If not given,
+        security: protocols of the listeners for clients, of which runs use the first; if not given,
             listeners are plain.
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker; Kafka creates a new partition in the
@@ -118,8 +118,8 @@ class Profile(ConfigModel):
         cpus: number of cores that each broker may use, which may be a fraction; if not given, all
             cores.
         racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
-        produce_handler_ms: time that a request handler waits in each produce request [ms], for all
-            brokers or by broker id; if not given, no wait.
+        produce_handler_ms: time for which a request handler waits whenever it processes a produce
+            request [ms], for all brokers or by broker id; if not given, no wait.
         link: emulated link between brokers and clients; if not given, the loopback interface.
         disk: planted disk of each broker, with a stated write rate; if not given, the machine's
             disk.
@@ -154,8 +154,8 @@ class Profile(ConfigModel):
 
     @property
     def handler_ms(self) -> dict[int, float]:
-        """Broker id → time that its request handlers wait in each produce request [ms]; may be
-        empty.
+        """Broker id → time for which a request handler waits whenever it processes a produce
+        request [ms]; may be empty.
         """
         given = self.produce_handler_ms
         if given is None:
@@ -296,13 +296,14 @@ def adapt(
     Args:
         profile: the profile to change.
         brokers: number of brokers, 1 to 5.
-        kafka_version: any release from 2.8.0 on.
+        kafka_version: any release, 2.8.0 or later.
         overrides: key → value. A key has one of these forms: a key of the profile (`heap_mb`), a
             key of its link (`link.delay`), a key of its disk (`disk.write_rate`), or Kafka's name
             of a broker property. YAML's rules apply to texts.
 
     Raises:
-        ConfigError: a value is not valid for its key, or only the launcher sets the property.
+        ConfigError: a value is not valid for its key, or the property is one that only the launcher
+            sets.
     """
     data = dict(profile)
     sections: dict[str, Any] = {name: data[name] and asdict(data[name]) for name in _EXAMPLES}
