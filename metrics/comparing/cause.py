@@ -32,11 +32,12 @@ class Governor:
     """A property or fact of brokers, and the resources that it affects.
 
     Attributes:
-        pattern: regular expression of the name, without `broker.`, node number and `config.`.
+        pattern: regular expression for the name of the property, without the prefixes `broker.`,
+            node number and `config.`.
         resources: the affected resources.
         more_is: 1 if a larger value of the property provides more of the resources, -1 if a larger
             value uses more of them, 0 if the effect is not known.
-        what: meaning of the property, as a predicate that follows "it".
+        what: the meaning of the property, as a phrase that begins with a verb.
     """
 
     pattern: str
@@ -290,9 +291,8 @@ class SideEvidence:
 
     @property
     def attribution(self) -> str:
-        """The evidence comes from the last trial with this resource.
-
-        The number of trials that agree on the resource follows the evidence.
+        """Evidence for the limiting resource, from the last trial that this resource limited. After
+        the evidence, the text states how many trials agree on the resource.
         """
         return "" if self._attribution is None else self._attribution.text
 
@@ -386,8 +386,9 @@ class _Explanation:
 
         The order is: the limiting resource of the trials, resources with a high use at saturation,
         and resources that the slower side uses more than the faster side at the same load. Among
-        the resources with a high use, request handlers come first, as in `Resource`. The reason is
-        that more handlers can wait in parallel, for example for the disk.
+        the resources with a high use, request handlers come first, as in `Resource`. If all request
+        handlers are busy, more handlers may help, because more of them can wait in parallel, for
+        example for the disk.
         """
         limiting = self.slower.limiting_resource
         full = resource_use(self.slower.saturated)
@@ -458,7 +459,7 @@ class _Explanation:
     def _made(
         self, resource: Resource, names: Sequence[str], text: str, used: str | None = None
     ) -> Cause:
-        """The cause; its evidence is each side's limiting resource and the use of `resource`."""
+        """Make a cause. Its evidence is each side's limiting resource and the use of `resource`."""
         limits = (
             f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
             for side in (self.slower, self.faster)

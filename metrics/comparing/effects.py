@@ -87,10 +87,11 @@ different."""
 PAIRS_MIN = 3
 """Minimum number of pairs from which the scatter of the pairs is estimated."""
 BETWEEN_STARTS_SD = 0.08
-"""Standard deviation of a figure's logarithm over repeated measurements of one case, in addition to
-the interval of each figure. 17 ready experiments with 38 cases, measured on two days on one disk,
-gave 0.06 (0.04 to 0.10, 21 degrees of freedom) within an experiment. The constant is larger than
-0.06, so that intervals are also correct on a machine with other load."""
+"""Standard deviation of a figure's logarithm over repeated measurements of one case. This scatter
+is added to the error that each figure's interval states. 17 of the delivered experiments with 38
+cases, measured on two days on one disk, gave 0.06 (0.04 to 0.10, 21 degrees of freedom) within an
+experiment. The constant is larger than 0.06, so that intervals are also wide enough on a machine
+with other load."""
 BETWEEN_NIGHTS_SD = 0.05
 """Default of the standard deviation of a figure over measurements on different days, divided by the
 mean [ratio]."""
@@ -191,20 +192,23 @@ def interval_effect(
 
 
 NIGHT_ALPHA = 1 / 30
-"""Probability that a night without a change causes a false alarm in any case and in any direction.
-Half of the false alarms are regressions. `make bench-decisions` measures the rate together with the
-cumulative sum."""
+"""If nothing has changed, a night has at least one false alarm with this probability. Regressions
+and improvements in all cases of the night count. Half of the false alarms are regressions. `make
+bench-decisions` measures the rate together with the cumulative sum."""
 REFERENCE_NIGHTS = 20
 """Number of first nights that are the reference for a slow loss."""
 _NIGHT_FREEDOM = 0.6
 """Degrees of freedom that each difference between neighboring nights adds to the estimate. The
-winsorized square of a difference varies as much as a mean of 0.6 independent squares."""
+estimated variance has as much scatter as if each difference, whose square is limited, counted as
+0.6 independent values."""
 _WINSOR = 2.0
-"""Larger differences are reduced to this value [standard deviations]."""
+"""Differences between neighboring nights that are larger than this value are reduced to it
+[standard deviations]."""
 _WINSOR_MEAN = 0.9205
 """Mean of min(z², 4) for a standard normal z."""
 _SPREAD_CLOSE = 1e-4
-"""The iteration ends if the relative change of the variance is below this value."""
+"""The iterative estimate of the variance ends when its relative change in one step is below this
+value."""
 _SLOW_NIGHTS = 120
 """Mean number of nights until the cumulative sum of any case causes a false alarm, if the reference
 and the spread are exact. `make bench-decisions` measures the number for an estimated reference and

@@ -119,8 +119,8 @@ class Result:
     readings: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, name: str) -> float | None:
-        """The value of the attribute with this name or else of the entry in `readings`; None if the
-        value is not known.
+        """The value of the attribute or of the entry in `readings` with this name; None if it is
+        not known.
         """
         found: float | None = getattr(self, name, None)
         return self.readings.get(name) if found is None else found
@@ -269,8 +269,8 @@ MANIFOLD = 2.0
 """A change by this ratio or more is written as `2 times as much`; a smaller change is written as a
 percentage."""
 Pairs = list[tuple[Result, Result]]
-"""Pairs of results that differ in only one varied key: (result with the first value, result with
-another value)."""
+"""Pairs of results whose settings differ in only one varied key: (result with the key's first
+value, result with another value of the key)."""
 
 
 @dataclass(frozen=True)
@@ -284,13 +284,12 @@ class AxisEffect:
         effect: effect of `after` against `before`; None if there are too few measurements.
         conclusion: the conclusion about the effect; all comparisons of the sweep share one error
             rate.
-        count: number of pairs; the two cases of a pair are of the same repeat and differ only in
-            this key.
-        by_repeats: True if the interval follows from the scatter of the pairs; False if it follows
-            from the intervals of the figures and an assumed scatter between measurements.
+        count: number of pairs of results.
+        by_repeats: True if the interval of the effect follows from the scatter of the pairs; False
+            if it follows from the figures' intervals and an assumed scatter.
         where: values of the other keys for which this effect holds; empty if the effect does not
             depend on them.
-        seen: mean ratio of the figures; known even if there are too few measurements for an effect.
+        seen: mean ratio of the figures, also known without an effect.
     """
 
     axis: str

@@ -7,8 +7,9 @@ generator sends produce requests of version 7, and followers of Kafka 3.9 and la
 requests of version 17 in incremental fetch sessions. Other versions differ by a few bytes per
 request. A test compares the model with the counters of real brokers.
 
-CPU: a produce request needs a fixed CPU time, and CPU time in proportion to its bytes, because the
-kernel copies them. `make bench` measures both figures (docs/evidence/benchmarks.md).
+CPU: a produce request needs a fixed CPU time. In addition, it needs CPU time in proportion to its
+bytes, because the kernel copies the bytes. `make bench` measures both figures
+(docs/evidence/benchmarks.md).
 
 Slots: each part of a load gets Spark slots in proportion to its CPU time.
 
@@ -43,8 +44,8 @@ class Framing:
 
     Attributes:
         mtu_bytes: largest IP packet of the link [B]; 1,500 on Ethernet.
-        link_bytes: bytes of the link layer for each packet [B]: 38 on Ethernet with preamble,
-            checksum and gap, or 14 in the counters of shapers and interfaces.
+        link_bytes: bytes of the link layer for each packet [B]: 38 on Ethernet, including preamble,
+            checksum and gap; shapers and the counters of interfaces include only 14 of them.
         segments_per_ack: number of data segments per pure acknowledgement.
     """
 
@@ -351,8 +352,8 @@ class LogCleaning:
 
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
-        """The settings that are valid for all brokers. For each setting, this is the broker's value
-        that deletes records latest.
+        """The settings that are valid for all brokers. For each setting, the result has the value
+        of the broker that deletes records latest.
 
         Args:
             brokers: the properties of each broker; a missing property has Kafka's default.

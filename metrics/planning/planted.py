@@ -1,10 +1,12 @@
-"""The planted limit of a testbed, which follows from stated service times or rates.
+"""The planted limit of a testbed: the limit that follows from its configured service times or
+rates.
 
 A run compares its measured limit with the planted limit.
 
-Request handlers: on a calibrated broker, a handler waits for a stated time in each produce request.
-The request also needs its own time. Other requests (fetches of followers, metadata) occupy a share
-of the handlers. So at r produce requests per second, this number of a broker's handlers is busy:
+Request handlers: on a calibrated broker, each handler waits for a configured time (`stated`)
+whenever it processes a produce request. The processing itself needs the time `own`. Other requests
+(fetches of followers, metadata) occupy a share of the handlers. So at r produce requests per
+second, this number of a broker's handlers is busy:
 
     busy = r x (stated + own) + others x handlers        [handlers]
 
@@ -18,8 +20,8 @@ Each record is sent once on the link. So the limits are these numbers of produce
     producers = brokers x disk rate / (replicas x bytes in the log of one producer per second)
     producers = link rate / bytes of one producer's requests per second, packets' headers included
 
-The formulas require that every request carries one full batch, and that all brokers have equal
-shares. Log indexes and pages that are written more than once are ignored; they add about 1 %.
+The formulas require that every request carries one full batch, and that all brokers carry the same
+load. Log indexes and pages that are written more than once are ignored; they add about 1 %.
 """
 
 from __future__ import annotations
@@ -129,7 +131,8 @@ def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min:
 def complete_handler_times(
     stated: Mapping[int, HandlerTime], windows: Sequence[BrokerWindow]
 ) -> tuple[HandlerTime, ...]:
-    """Add the own time and the share of other requests, measured at a light load, to handler times.
+    """Complete handler times with two values that are measured at a light load: the own time of a
+    produce request, and the share of other requests.
 
     Both values are means over all brokers, because brokers on one machine have similar values. The
     own time of a produce request is the request's local time minus the stated time. Kafka rounds
@@ -152,7 +155,9 @@ def complete_handler_times(
 
 
 def _small_terms(stated: HandlerTime, window: BrokerWindow | None) -> tuple[float, float]:
-    """The own time of a produce request [ms], and the share of other requests [ratio]."""
+    """The time of a produce request without the configured wait [ms], and the share of the
+    handlers' time for other requests [ratio].
+    """
     if window is None or window.handler_idle is None:
         raise ValueError("a broker does not report its handlers' idle fraction at a light load")
     per_s, local_ms = window.produce.per_s, window.produce.local_ms

@@ -1,8 +1,8 @@
 """The number of brokers that a load needs, computed from measured limits.
 
 Limits that are measured on the same brokers differ from day to day. So the number of brokers is
-computed from a lower limit that is valid on any day. The number of brokers that may be offline is
-rounded up.
+computed from the lower bound of the range in which the limit lies on 90 % of days. The number of
+brokers that may be offline is rounded up.
 
 A measured limit is valid for the traffic pattern of its run. Between two measured message sizes,
 the model assumes a fixed cost per record and a fixed cost per byte. So a broker's time per message
@@ -25,7 +25,7 @@ from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import Framing, wire_bytes
 from metrics.traffic.clients import ConsumerOptions, ProducerPattern
 from metrics.traffic.pattern import Phases, TopicOptions, TrafficPattern
-from metrics.units import AT_LEVEL, format_mb_per_s, format_ratio, format_size
+from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.model import LEVEL
 
 
@@ -71,7 +71,8 @@ BROKERS_MAX = 1_000_000
 
 
 def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
-    """The limit divided by the lower end of its 90 % range on any day [ratio of 1 or more].
+    """The limit divided by the lower bound of the range in which it lies on 90 % of days [ratio of
+    1 or more].
 
     Args:
         ratio: the limit divided by the lower end of the 90 % interval from the run [ratio].
@@ -97,10 +98,10 @@ class MeasuredLimit:
             size, the highest replication factor and the groups of all parts.
         mix_mb_per_s: payload rate of the mix at scale 1, summed over all brokers [MB/s]; None if
             the traffic is not a mix.
-        between_runs: standard deviation of the limit's logarithm from run to run; 0 if the limit is
-            the same on any day.
-        lasts: remark about the proof of the limit on disk, a sentence without a full stop; empty if
-            no remark is needed.
+        between_runs: standard deviation of the limit's logarithm from run to run; 0 if the limit
+            does not vary.
+        lasts: remark on whether the limit is proven on disk, a sentence without a full stop; empty
+            if no remark is needed.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -117,16 +118,17 @@ class MeasuredLimit:
 
     @property
     def low_of_run(self) -> float:
-        """The lower end of the run's own interval, but at most the sustained rate [MB/s]."""
+        """The smaller of two rates: the lower end of the run's interval, and the sustained rate
+        [MB/s].
+        """
         low = self.mb_per_s_low
         return self.mb_per_s if low is None else min(self.mb_per_s, low)
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower end of the limit's 90 % range on any day [MB/s]. This lower end is at most the
-        sustained rate.
-
-        The range combines the interval that the run measured with the differences between runs.
+        """The lower bound of the range in which the limit lies on 90 % of days [MB/s]. This bound
+        is at most the sustained rate. The range combines the interval that the run measured with
+        the differences between runs.
         """
         if self.low_of_run <= 0.0:
             return 0.0
@@ -220,8 +222,8 @@ class Demand:
             )
 
     def lost_of(self, brokers: int) -> int:
-        """The number of brokers that may be offline, rounded up. The number is the larger one of
-        the share `offline` and one zone.
+        """The number of brokers that may be offline, rounded up. This is the larger of two numbers:
+        the share `offline` of all brokers, and the brokers of one zone.
         """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)
@@ -256,8 +258,8 @@ class Provision:
             end.
         limit_mb_per_s_per_broker: the limit of a broker at the demand's message size and
             replication factor [MB/s].
-        low_mb_per_s_per_broker: lower end of the limit's 90 % range on any day, from which
-            `brokers` is computed [MB/s]; None if it equals the limit.
+        low_mb_per_s_per_broker: lower bound of the range in which the limit lies on 90 % of days
+            [MB/s]; None if it equals the limit.
         plan_mb_per_s_per_broker: highest planned load of a broker, with all brokers up [MB/s].
         mb_per_s_per_broker: load of each broker at the full demand, with all brokers up [MB/s].
         headroom: unused share of `low_mb_per_s_per_broker` at the load `mb_per_s_per_broker`
@@ -294,7 +296,11 @@ def provision_rows(answer: Provision, demand: Demand) -> list[tuple[str, str]]:
         *([("brokers for the limit itself", f"{answer.brokers_for_limit}")] if low else []),
         ("binds first", answer.binds_first),
         (f"limit of a broker{size}", f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s"),
-        *([(f"lower end on any day {AT_LEVEL}", f"{format_mb_per_s(low)} MB/s")] if low else []),
+        *(
+            [(f"lower end on {format_ratio(LEVEL)} of days", f"{format_mb_per_s(low)} MB/s")]
+            if low
+            else []
+        ),
         ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
         ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
         ("headroom, all up", format_ratio(answer.headroom)),
@@ -391,7 +397,7 @@ def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_li
     if at_size.between_runs:
         own = "" if at_size.mb_per_s_low is None else " and its interval in this run"
         vary = f"(runs vary by {format_ratio(at_size.between_runs)}{own})"
-        of = f"{format_ratio(LEVEL)} range on any day {vary}"
+        of = f"range on {format_ratio(LEVEL)} of days {vary}"
     return (
         f"the number of brokers follows from the lower end of the limit's {of}, "
         f"{format_mb_per_s(low)} MB/s per broker; the limit itself, {format_mb_per_s(limit)} MB/s "

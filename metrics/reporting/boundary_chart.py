@@ -39,7 +39,7 @@ def write_chart(summary: RunSummary, html_path: Path, png_path: Path) -> tuple[P
     """Draw the boundary line of a summary into two files. The HTML file is self-contained.
 
     Returns:
-        The written files. If vl-convert is not installed, this is only the HTML file. If the
+        The written files. If vl-convert is not installed, only the HTML file is written. If the
         summary has no boundary point, no file is written.
     """
     if not summary.boundaries:

@@ -36,8 +36,8 @@ from metrics.windows.use import Resource
 from search.model import LEVEL, Verdict
 
 LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
-"""A sentence that is wider than the first value is shortened. The second value is its maximum width
-[columns]."""
+"""Widths of a sentence [columns]. A sentence that is wider than the first value is shortened; a
+shortened sentence is at most as wide as the second value."""
 REASONS_MAX = 8
 """Maximum number of reasons that are listed for a verdict. The number is limited, because every
 broker can add a reason."""
@@ -47,8 +47,8 @@ _READINGS = {
     Resource.CPU.value: ("machine",),
     Resource.REPLICATION.value: ("followers",),
 }
-"""Resource → words that occur in the clause with its reading. Without an entry, the first clause
-has the reading."""
+"""Resource → words by which the clause with the reading of this resource is found in the evidence.
+For a resource without an entry, the first clause is used."""
 _CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
 _ASIDE = re.compile(r" \([^)]*\)")
 _BROKER = re.compile(r"broker \d+: ")
@@ -137,8 +137,8 @@ def _end_of(boundary: Boundary) -> str:
 
 
 def answer_words(boundary: Boundary, words: Callable[[Boundary, int, float | None], str]) -> str:
-    """The limit in words. If the search found only a bound, this is the bound, such as `at least
-    37.0 MB/s`.
+    """The limit in words. If the search found only a bound of the limit, the result is this bound,
+    such as `at least 37.0 MB/s`.
 
     Args:
         boundary: the boundary point.
@@ -522,7 +522,8 @@ def answer_of_load(
 ) -> LoadAnswer:
     """The answer about a fixed load, from its trials or from the windows of one continuous load.
 
-    A single overload means no. Otherwise at least half of the trials must be valid for an answer.
+    A single overloaded trial means that the cluster does not sustain the load. If no trial was
+    overloaded, at least half of the trials must be valid for an answer.
 
     Args:
         trials: the trials, oldest first.

@@ -114,7 +114,7 @@ def panels_of(
 
 
 def _latency_lines(client: ClientWindow) -> dict[str, dict[str, Points]]:
-    """The latency over time. Each slice of time is a point at the middle of the slice."""
+    """The latency over time. Each slice of the window is drawn as a point at the slice's middle."""
     slices = client.latency_over_time
     if not slices:
         return {}

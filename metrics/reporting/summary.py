@@ -89,7 +89,8 @@ class RunSummary:
 
 
 def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -> str:
-    """The goal of a run with the given name. If no name is given, this is the run's only goal.
+    """The goal of a run with the given name. If no name is given, the result is the run's only
+    goal.
 
     Raises:
         ConfigError: the run has no goal with this name, or no name is given and the run has several

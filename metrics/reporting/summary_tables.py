@@ -1,4 +1,4 @@
-"""The summary of a run, read from the Delta tables. Any Spark session can read it."""
+"""The summary of a run, read from the Delta tables with any Spark session."""
 
 from __future__ import annotations
 

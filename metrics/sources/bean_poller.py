@@ -41,7 +41,7 @@ Address = TypeVar("Address", bound=Endpoint)
 
 _HARMLESS = re.compile(r"-X(?:m[nsx]|ss)\d+[kmgtKMGT]?|-XX:[+-]\w+|-XX:\w+=[\d.]+[kmgtKMGT%]?")
 OPEN_EACH_S = 0.05
-"""Minimum time per node that the deadline of the first answers allows [s]."""
+"""The deadline of the first answers leaves at least this much time for each node [s]."""
 
 
 def brief(error: str) -> str:

@@ -1,5 +1,5 @@
-"""The reading to which a series on an exporter's page belongs, found by the names of beans in the
-series' name.
+"""Assignment of the series on an exporter's page to readings, by the names of beans that the
+series' names contain.
 
 The rules of an exporter choose the case of a series' name, the separators, and the last word of the
 name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean are in the
@@ -232,7 +232,7 @@ def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
 
 
 def _name_values(value: str) -> tuple[str, ...]:
-    """The texts for a bean's name in the name of a series, the longest first."""
+    """The texts that can stand for a bean's name in the name of a series, the longest first."""
     whole = squeezed(value)
     short = (squeezed(value.removesuffix(each)) for each in (_PERIOD, _SHARE))
     return (whole, *(each for each in short if each != whole))
@@ -315,7 +315,7 @@ def candidates_of(
 
 @lru_cache(_NAMES_MAX)
 def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
-    """The beans to which a series of a name can belong.
+    """The beans to which a series with this name can belong.
 
     Args:
         plain: the name, without case and separators.

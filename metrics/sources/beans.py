@@ -21,9 +21,9 @@ is at least 0, and at most the sum of:
 - `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
   metadata. If no listener's name contains "control", this number includes all fetches of followers.
 
-The upper bound of the controller's busy time is valid for one handler. With more handlers, the
-controller's busy share is smaller. So the broker's idle time is computed as the middle of its
-possible range, with half of the bound as its error.
+The upper bound of the controller's busy time is valid for one handler. With several handlers, the
+share of the time for which the controller's handlers are busy is smaller. So the broker's idle time
+is computed as the middle of its possible range, with half of the bound as its error.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ function `with_own_idle` computes this reading, which has no bean."""
 TICKED_S = "ticked_s"
 TICK_ERROR = "tick_error"
 TICK_EDGE_ERROR = "tick_edge_error"
-"""Prefixes of the further readings of a count that is computed from one-minute rates: the time of
-the count's ticks [s], the count's largest error [unit of the count], and the count's largest error
-at each edge of a window [unit of the count]. `metrics.sources.one_minute_rates` computes these
-readings, which have no bean."""
+"""Prefixes of the further readings of a count that is computed from one-minute rates: the total
+time of the ticks that are in the count [s], the largest error of the count [unit of the count], and
+the largest further error at each edge of a window [unit of the count].
+`metrics.sources.one_minute_rates` computes these readings, which have no bean."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
@@ -133,7 +133,7 @@ class Reading:
     """One number that a source reads.
 
     Attributes:
-        name: short name. For a bean with `*`, the part before the colon.
+        name: short name; of a reading from a bean with `*`, only the part before the colon.
         object_name: JMX object name. The value of a key may be `*`.
         attribute: JMX attribute.
         key: item of a composite attribute, or None.
@@ -215,8 +215,8 @@ def _request_times() -> list[Bean]:
 
 
 def _shared_handlers() -> list[Bean]:
-    """Beans of requests from which the controller's part in a shared handlers' meter is
-    computed.
+    """The beans of requests to the controller. Their values show the controller's part in a meter
+    that broker and controller share.
     """
     return [
         *(

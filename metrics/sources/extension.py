@@ -54,7 +54,7 @@ class ExtensionSource:
         return self._source.nodes
 
     def open(self) -> None:
-        """Open the package's source. If it fails, it is closed. See `MetricsSource.open`."""
+        """Open the package's source, and close it if this fails. See `MetricsSource.open`."""
         try:
             self._source.open()
             found = dict(self._source.nodes)

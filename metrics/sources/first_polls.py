@@ -6,9 +6,9 @@ balancer, a translated address or a service of Kubernetes, one process may answe
 brokers, or several processes may answer for one broker. The figures show both cases:
 
 - Two nodes are one process if no counter of one node exceeds the same counter of the other node in
-the next poll, and if their constant readings are equal. The counters of two JVMs differ by
-nanoseconds of waiting and of CPU time. - Several processes answer for a node if a counter falls, or
-if the uptime grows by more than the time between two polls.
+the next poll, and if their constant readings are equal. The counters of two JVMs always differ, at
+least by some nanoseconds of waiting time or CPU time. - Several processes answer for a node if a
+counter falls, or if the uptime grows by more than the time between two polls.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tup
 
 
 _JITTER = 1.01
-"""Factor by which an interval may be longer than allowed, because it is computed from the times of
-scrapes [ratio]."""
+"""An interval between scrapes may be longer than allowed by this factor, because the times of
+scrapes are not exact [ratio]."""
 POLLS = 3
 """Number of polls before the first load. The duration of the fastest poll counts, because other
 processes may delay a poll."""

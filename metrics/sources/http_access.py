@@ -139,7 +139,7 @@ class UnusableAnswerError(http.client.HTTPException):
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of one answer. The reader of the answer has a deadline and a highest length."""
+    """The bytes of one answer. The stream has a deadline and a maximum length."""
 
     def __init__(self, sock: Any, raw: io.RawIOBase, until_s: float) -> None:
         self._sock, self._raw, self._until_s = sock, raw, until_s

@@ -188,7 +188,7 @@ _CERTIFICATE = re.compile(
 
 
 SAMPLE_EACH_S = 0.004
-"""Minimum time per node that the deadline of a sample allows [s]."""
+"""The deadline of a sample leaves at least this much time for each node [s]."""
 _GUARD, _FILTER, _POLLER = "RedlineJmxGuard", "RedlineJmxFilter", "RedlineJmxPoller"
 _SOCKETS = "SslRMIClientSocketFactory"
 

@@ -22,8 +22,8 @@ The count of a reading begins at 0 when the meter's rate is first read, and chan
 The count has a separate clock, the reading `ticked_s:READING`, which advances by 5 s with each
 tick. If a rate was always 0, its ticks are invisible, so the count is 0 and has no clock.
 
-This module also defines how long a window and how short the interval between samples must be for
-such counts.
+This module also computes two limits for such counts: the minimum length of a window, and the
+maximum interval between samples.
 """
 
 from __future__ import annotations

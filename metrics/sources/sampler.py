@@ -73,7 +73,7 @@ class Sampler(Generic[Sample]):
         return self
 
     def samples_taken(self) -> list[Sample]:
-        """A copy of the samples so far. Guards and displays of the progress use it.
+        """A copy of the samples so far. Guards and progress displays use this copy.
 
         Raises:
             BaseException: the error that stopped the thread.

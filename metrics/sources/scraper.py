@@ -295,8 +295,8 @@ Probed = TypeVar("Probed")
 class Scrapers:
     """Scrapes many exporters in parallel. An object of this class is not thread-safe.
 
-    When an exporter has answered, the next exporter is scraped. All exporters that do not answer
-    delay the other exporters by at most half of the deadline together.
+    When an exporter has answered, the next exporter is scraped. Together, the exporters that do not
+    answer delay the other exporters by at most half of the deadline.
 
     Args:
         scrapers: one scraper for each exporter.

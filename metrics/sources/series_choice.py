@@ -14,7 +14,7 @@ decide:
 
 All series that one rule of the exporter made have the same meaning. So a series of known meaning
 shows the meaning of all series of its rule. A series of unknown meaning is chosen only if it is the
-only series for its reading. The load of the warm-up proves the choice.
+only series for its reading. The load of the warm-up shows whether the choice is correct.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _FLUSH_WORDS = (
     ("RequestMetrics", "LogFlushStats"),
     ("LocalTimeMs", "LogFlushRateAndTimeMs"),
 )
-"""Pairs of words: a word in the name of the bean of local times, and the word at the same place in
-the name of the bean of log flushes. Each word is also tried in lower case."""
+"""Pairs of words that change the name of the bean of local times into the name of the bean of log
+flushes: (word to replace, new word). Each word is also tried in lower case."""
 
 _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     {

@@ -23,7 +23,7 @@ def _times_of_requests(figure: str) -> tuple[str, ...]:
 
 
 _MEANING: Mapping[str, tuple[str, ...]] = {
-    "request times: the reason for busy request handlers and throttling by a quota are "
+    "request times: the reason for busy request handlers, and throttling by a quota, are "
     "unknown": _times_of_requests("mean"),
     "log flush times: the disk's part in the load is unknown": ("log_flush_ms_mean",),
     "network threads' idle time: the network threads cannot be named as the limit": (

@@ -169,7 +169,7 @@ SUMMARY = RunSummary(
     replication_factor=2,
 )  # fmt: skip
 LOW = 2.7 * 2.8 / 3 * math.exp(-math.hypot(math.log(2.7 / 2.52), 1.645 * BETWEEN_RUNS))
-"""The lower end of a broker's limit on any day [MB/s]."""
+"""The lower end of the range of a broker's limit on 90 % of days [MB/s]."""
 
 
 def run(command: click.Command, folder: Path, *options: str, summary: RunSummary = SUMMARY) -> str:

@@ -5,9 +5,9 @@ traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U
 run measured the limit, the capacity C of the limiting resource is the use of this resource at the
 limit. The interval of the answer is then computed from the interval of the limit.
 
-Another answer compares today's bytes per second with the bytes per second at the limit. The
-comparison by bytes is used alone if no use of a resource is known. A limit between two measured
-message sizes is interpolated with a cost for each message and a cost for each byte
+Another answer compares today's bytes per second with the bytes per second at the limit. If the use
+of no resource is known, the answer comes only from this comparison of bytes. A limit between two
+measured message sizes is interpolated with a cost for each message and a cost for each byte
 (`metrics.planning.provisioning`). Message sizes are stored sizes: after compression, and with the
 overhead of records and batches. If a run's brokers do not report stored sizes,
 `metrics.planning.load_needs` calculates them.
@@ -267,12 +267,12 @@ MEASURED_TRAFFIC = "measured traffic"
 SIZES_ALIKE = 0.1
 """Two message sizes count as equal if they differ by at most this much [ratio]."""
 FULLNESS_APART = 2.0
-"""A comparison by bytes misleads if messages per request differ from the run by more than this
-factor.
+"""If the number of messages per request differs from the number in the run by more than this
+factor, a comparison by bytes misleads.
 """
 _DISAGREES = 1.25
-"""A note is added if the answer by bytes differs from the answer by use by more than
-this factor.
+"""If the answer from bytes differs from the answer from the use of resources by more than this
+factor, the answer gets a note.
 """
 
 

@@ -30,9 +30,10 @@ from search.model import LEVEL
 
 HOUR_S, DAY_S, WEEK_DAYS = 3_600.0, 86_400.0, 7
 DAYS_LEAST = 14
-"""Minimum length of a history for a date [days]: each weekday must occur twice."""
+"""A date is forecast only if the history is at least this long [days]: each weekday must occur
+twice."""
 DAYS_SEEN_LEAST = 10
-"""Minimum number of days with a value in the history [days]."""
+"""A date is forecast only if at least this number of days in the history have a value [days]."""
 HISTORIES_AHEAD = 3
 """A date is stated only if the time until this date is at most this multiple of the length of the
 history.
@@ -46,8 +47,8 @@ WALK_LEAST = 0.01
 steps, and a short history may contain none.
 """
 _NEARLY_BUSIEST = 0.1
-"""An hour can have the highest use of a day if its pattern is at most this much below the pattern
-of the busiest hour [ln].
+"""Hours that are usually at most this much below the busiest hour count as possible busiest hours
+of a day [ln].
 """
 _DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126

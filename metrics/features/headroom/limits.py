@@ -9,9 +9,9 @@ limit cannot show the constant part, so the constant part has a prior distributi
 most some hundredths of the use at the limit.
 
 The use is stated as a share of the resource. If only a run shows the capacity of the resource, the
-use is stated as a rate. The limit of a share is the threshold of the attribution
-(`metrics.judging.nearness`). The answer comes from one window of production. Shorter parts of this
-window show the scatter of the use.
+use is stated as a rate. If the use is a share, the resource is exhausted at the threshold that
+`metrics.judging.nearness` defines for it. The answer comes from one window of production. Shorter
+parts of this window show the scatter of the use.
 """
 
 from __future__ import annotations
@@ -352,9 +352,9 @@ OVERLOADS_TO = 1.1
 higher loads the use no longer grows.
 """
 BEND, BEND_OF_DISKS = 0.05, 0.4
-"""How far the use deviates from a line (`Capacity.bend`), measured with recorded loads of real
-brokers (tests/data/ladders). If appends wait for a disk, requests get fuller before the limit, so
-each request does more.
+"""Deviation of the use from a line over the load (`Capacity.bend`), in general and for a limit by
+the disk, measured with recorded loads of real brokers (tests/data/ladders). The deviation is larger
+if appends wait for a disk: near the limit, each request then has more records.
 """
 _OF_BYTES = (Resource.DISK, Resource.NETWORK)
 """Resources whose use a run can measure in bytes if the share in use is unknown."""
@@ -386,8 +386,8 @@ class RunLimit:
 
     Attributes:
         message_bytes: size of a message [B].
-        low, high: ends of the 90 % range of the limit on any day, divided by the best estimate of
-            the limit [ratio].
+        low, high: ends of the range in which the limit lies on 90 % of days, divided by the best
+            estimate of the limit [ratio].
         limited_by: the limiting resource; None if unknown.
         lines: broker id → resource → its use as a line over the load, with the limit as reference
             load.

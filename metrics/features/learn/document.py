@@ -61,8 +61,8 @@ class Learned:
 
     @property
     def trial(self) -> dict[str, float]:
-        """The phases of a trial. The window is long enough for slow producers and for lagging
-        followers to be visible.
+        """The phases of a trial of the learnt workload. The window of a trial is so long that slow
+        producers and lagging followers become visible.
         """
         needed_s = 0.0
         if any(t.seen.facts.replication_factor > 1 for p in self.parts for t in p.part.topics):
@@ -99,13 +99,14 @@ def _lost_of(topic: TopicPart) -> list[str]:
     if topic.seen.is_skewed:
         found.append(
             f"{facts.name}: the busiest partition, number {topic.seen.busiest}, has {skew:.1f} "
-            "times the mean; in the workload the first partition is the busiest, and another "
-            "broker may lead it"
+            "times the mean number of records; in the workload the first partition is the busiest, "
+            "and another broker may lead it"
         )
     elif topic.seen.may_be_even:
         found.append(
-            f"{facts.name}: the busiest partition has {skew:.1f} times the mean, which may be "
-            "chance because of few records; the workload spreads records evenly"
+            f"{facts.name}: the busiest partition has {skew:.1f} times the mean number "
+            "of records, which may be chance because of few records; the workload spreads records "
+            "evenly"
         )
     rest = batches.batches - batches.codecs[batches.codec]
     if rest > 0.05 * batches.batches:

@@ -220,7 +220,7 @@ def _payload(part: Part) -> tuple[Payload, Keys]:
     found: dict[str, Figure] = {}
     ratio, spread = records.ratio, records.messages.spread
     if part.first.seen.batches.codec != "none" and ratio > _INCOMPRESSIBLE:
-        text = "one character repeated in a part of the payload, so that it compresses as observed"
+        text = "a part of the payload repeats one character, so that it compresses as observed"
         found["kind"] = Figure("mixed", FITTED, text)
         wanted = round(min(1_000.0, ratio), 3)
         found["wanted_ratio"] = Figure(
@@ -361,8 +361,8 @@ def batch_size_of(
         message_bytes: mean size of key and value [B].
         rate: records per second of a producer [1/s].
         payload: options of key and headers.
-        full_bytes: mean size of full batches [B]; None if it follows from the records, because the
-            payload does not compress.
+        full_bytes: mean size of full batches [B]; None to compute the size from the records, for a
+            payload that does not compress.
     """
     whole = max(1, round(records))
     if full_bytes is not None:

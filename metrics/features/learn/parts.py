@@ -206,9 +206,8 @@ def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
     records, and inf if a batch receives all records at the same time.
 
     Args:
-        is_steady: whether batches close at their last record, or records arrive at regular
-            intervals. If records arrive at random, a batch stays open for a while after its last
-            record.
+        is_steady: False if records arrive at random, so that a batch stays open for a while after
+            its last record.
     """
     several = sum(batches.spans.values())
     if not several:
@@ -282,8 +281,8 @@ PEAK, MEAN, NOW = "peak", "mean", "now"
 """The rate that a scale of 1 stands for: today's peak, today's mean, or the current rate."""
 
 PEAK_STEP_S = 600.0
-"""Minimum step of a curve for a peak [s]. If the step is shorter, the mean replaces the peak,
-because the busiest short step is chance.
+"""Minimum step of a curve for a peak [s]. If the curve has shorter steps, the mean rate replaces
+the peak rate, because the busiest of many short steps is busy by chance.
 """
 ALIKE_FACTOR = 2.0
 """Topics are similar if their message sizes and their batch sizes differ by less than

@@ -149,7 +149,8 @@ def all_seen(counts: Collection[int]) -> float:
 
 
 SAME_END_MS = 5
-"""Markers of one producer within this time belong to the same transaction [ms]."""
+"""Transaction markers of one producer belong to the same transaction if the time between them is at
+most this value [ms]."""
 MARKERS_MAX = 10_000
 """Maximum number of transaction markers of a producer whose times are stored."""
 OPENED_MAX = 200_000
@@ -313,8 +314,8 @@ def quantile_of(counts: Counter[int], share: float) -> int:
 
 
 UNEVEN_FROM = 1.5
-"""Partitions may be uneven if the busiest partition has more than this many times the mean share
-[ratio].
+"""The records of a topic may be spread unevenly if the busiest partition has more than this many
+times the mean share of records [ratio].
 """
 BATCH_SIZE = 16_384
 """Number of bytes that a producer with Kafka's defaults writes to a partition before it chooses

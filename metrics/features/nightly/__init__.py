@@ -1,1 +1,1 @@
-"""A night: its judgement against the nights before, and its report."""
+"""A night: its comparison with earlier nights, and its report."""

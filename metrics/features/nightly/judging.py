@@ -7,10 +7,10 @@ earlier nights, with Student's t prediction interval for one more night (`effect
 conclusion. `effects.slow_loss` finds a loss that is too small in each single night but adds up
 since the first nights.
 
-Only nights with the same instrument are compared. Nights with another instrument are left out and
-listed. Nights with a regression or an improvement count for the spread (`effects.night_spread`) and
-for a slow loss. Nights with a regression or an improvement do not count for the mean, because a
-loss would soon look normal.
+A night is compared only with nights that were measured with the same instrument. Nights with
+another instrument are left out and listed. Nights with a regression or an improvement count for the
+spread (`effects.night_spread`) and for a slow loss. Nights with a regression or an improvement do
+not count for the mean, because a loss would soon look normal.
 
 The answer of a night is nightly.json for programs, and sentences for people.
 """
@@ -45,8 +45,9 @@ INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
 is the measured cluster.
 """
 COMMIT = "redline.commit"
-"""Name of the fact that is reported but does not separate nights: most commits affect no figure,
-and each commit would start a new history. `redline.version` separates nights.
+"""Name of a fact that is reported, although nights with different values are compared with each
+other: most commits affect no figure, and each commit would start a new history. Nights with
+different values of `redline.version` are not compared.
 """
 _GIB = 2**30
 _NAMED_MAX = 3

@@ -18,9 +18,11 @@ from metrics.planning.provisioning import MeasuredLimit, TrafficShare, proportio
 from metrics.sources.rules import RuleSet
 from metrics.traffic.payload import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
+from search.model import LEVEL
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
-"""Time for which the condition of an alert must be true, and the window of rates in PromQL."""
+"""An alert fires after its condition has been true for the first time. Rates in PromQL use a window
+of the second time."""
 
 HEADROOM_SERIES = "redline:headroom_times"
 """Name of the recorded series: how many times the traffic of a broker fits into the
@@ -78,15 +80,13 @@ class Allowance:
 
     @property
     def limit_log_bytes_per_s(self) -> float:
-        """The lower end of the limit in bytes that brokers count, including the overhead of records
-        [B/s].
+        """The lower end of the limit as the rate of bytes that brokers count, with the overhead of
+        records [B/s].
         """
         return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
     def _log_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
-        """The bytes that a broker may carry if each part of the traffic is copied `copies` times
-        [MB/s].
-        """
+        """The allowed rate of bytes, counting each record of a part `copies(part)` times [MB/s]."""
         each_byte = weighted(self.limit, lambda each: _log_bytes(each) * copies(each))
         return self.limit.conservative_mb_per_s * self.safety * each_byte
 
@@ -102,9 +102,10 @@ class Allowance:
             f"group{'' if limit.consumer_groups == 1 else 's'}"
         )
         text = (
-            f"redline run {self.run_id}: on any day a broker carries "
-            f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic}; "
-            f"{format_ratio(self.safety)} of this limit may be used"
+            f"redline run {self.run_id}: the limit of a broker is "
+            f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic} (lower end of the "
+            f"range on {format_ratio(LEVEL)} of days); {format_ratio(self.safety)} of this "
+            "limit may be used"
         )
         return f"{text}; {self.caveat}" if self.caveat else text
 
@@ -221,8 +222,8 @@ def _alert(name: str, expr: str, summary: str, allowance: Allowance) -> dict[str
 
 
 def _record(resource: str, limit: str, used: str) -> dict[str, object]:
-    """A rule that records the limit divided by the use. The use counts as at least a thousandth of
-    the limit.
+    """A rule that records the limit divided by the use. A use below a thousandth of the limit is
+    replaced by a thousandth of the limit.
     """
     return {
         "record": HEADROOM_SERIES,

@@ -165,7 +165,10 @@ class CaseSettings(Checked):
 
 
 class CaseTexts(CaseSettings):
-    """The settings of a case. The check converts each value to a text, as in a result."""
+    """The settings of a case.
+
+    When the settings are read, each value is converted to text, as in a `Result`.
+    """
 
     def for_editors(self) -> dict[str, Any]:
         """The JSON Schema of a map with values of any type."""

@@ -304,7 +304,7 @@ class LocalHost:
 
 
 def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
-    """The names in /proc/diskstats of the disks of some directories.
+    """The disks that contain some directories, by their names in /proc/diskstats.
 
     The result has no disk for a directory that this user cannot read or that is not on a block
     device. If a directory is on a partition, the result has the disk of the partition.

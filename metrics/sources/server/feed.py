@@ -136,8 +136,8 @@ LOOK_BACK_S = 300.0
 """A series counts as present on the server if it had a sample within this time before `open`
 [s]."""
 _OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
-"""`open` reads the pages of the last scrapes: of this number of scrape intervals, but at least of
-this time [s]."""
+"""`open` reads the pages of the scrapes in the longer of two past times: this number of scrape
+intervals, and this time [s]."""
 _NAMED_MAX = 6
 _LAG_S = 0.2
 """Initial estimate of the time between a scrape and its appearance in queries [s]."""
@@ -430,7 +430,8 @@ class ServerFeed:
     ) -> Iterator[Scrape]:
         """The past scrapes of a target, one for each step.
 
-        No number is older than a step. A step without a scrape is left out.
+        A scrape contains no number that is older than one step. A step without a scrape is left
+        out.
 
         Args:
             target: the target.
