@@ -115,10 +115,8 @@ def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
 
 
 def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """A map from each sentence about missing readings to its remedy, which names the JMX beans to
-    export.
-
-    The map is empty if the metrics do not come from exporters.
+    """Sentence about missing readings → remedy, which names the JMX beans to export; empty if the
+    metrics do not come from exporters.
     """
     if not any(node.series for node in nodes.values()):
         return {}

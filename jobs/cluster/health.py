@@ -365,7 +365,7 @@ class GroupLags:
     groups' partitions, and one request to each of these leaders.
 
     Args:
-        is_own: whether the group with this id belongs to a run.
+        is_own: returns whether the group with the given id belongs to a run.
         clock: monotonic time [s].
 
     Attributes:

@@ -243,8 +243,8 @@ class ClusterLock:
             self._group.leave()
 
     def _turn(self) -> float | None:
-        """Join or send a heartbeat; return the time until the next turn [s], None after the
-        last.
+        """Join the group, or send a heartbeat; return the time until the next call [s], None if
+        this was the last call.
         """
         try:
             return self._advance()

@@ -88,7 +88,9 @@ def _inflated(codec: int, packed: bytes) -> bytes:
 
 
 def _snappy_blocks(packed: bytes) -> Iterator[bytes]:
-    """The blocks of Java's Snappy stream; other data is one block."""
+    """The blocks of data in the stream format of Java's Snappy library; data in another format are
+    one block.
+    """
     if not packed.startswith(_SNAPPY_STREAM):
         yield packed
         return

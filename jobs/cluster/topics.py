@@ -581,7 +581,9 @@ class Topics:
         return seen
 
     def _still_listed(self, names: Sequence[str]) -> str:
-        """A clause about the first broker that lists a topic or is silent; empty if none does."""
+        """A clause about the first broker that still lists a topic or does not answer; empty if
+        there is no such broker.
+        """
         brokers = self._admin.describe_cluster().broker_ids
         for broker, seen in query_brokers(
             lambda b: self._admin.partitions_seen_by(b, names), brokers

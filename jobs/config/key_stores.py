@@ -53,7 +53,7 @@ _USUAL = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 
 
 def resolved(text: str, given: Mapping[str, str]) -> str:
-    """A text after its references to configuration providers are replaced by the providers' values.
+    """The text in which the providers' values replace the references to configuration providers.
 
     Args:
         given: all properties of the file; `config.providers` declares providers.

@@ -201,8 +201,9 @@ def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
 
 
 Settings = Mapping[str, Mapping[str, Any]]
-"""A recorded configuration: `cluster`, `workload`, `goal`, and `goal NAME` for each further goal →
-path of a key → value, as `describe` returns them."""
+"""A recorded configuration: part → path of a key → value, as `describe` returns them. The parts are
+`cluster`, `workload`, `goal`, and `goal NAME` for each further goal.
+"""
 
 
 def load_recorded(

@@ -465,11 +465,12 @@ class ServedSection(HttpSection):
         return [urlsplit(self.server).hostname or ""]
 
     def served(self, hosts: Mapping[int, str], deadline_s: float) -> ServerFeed | None:
-        """The server, with the targets to read. None if no server is configured.
+        """The Prometheus server, and the targets whose series are read from it. None if no server
+        is configured.
 
         Args:
             hosts: broker id → advertised host.
-            deadline_s: longest silence of the server [s].
+            deadline_s: longest time that the server may take to answer [s].
 
         Raises:
             ConfigError: a secret or a file is missing.

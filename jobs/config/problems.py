@@ -29,7 +29,9 @@ NAME_OF_SECRET = re.compile(
 )
 
 Written = Mapping[str, str]
-"""Path of a key, such as `bootstrap_servers.0` → text of its value in the file, with variables."""
+"""Path of a key, such as `bootstrap_servers.0` → text of the key's value in the file, before
+variables are replaced.
+"""
 
 
 def with_values(source: ParsedFile) -> Written:
@@ -134,7 +136,7 @@ def config_error(
     file's text.
 
     Args:
-        written: path of a key → text of its value in the file, with variables.
+        written: path of a key → text of the key's value in the file, before variables are replaced.
     """
     causes = _without_effects(error.errors(include_url=False), model)
     lines = [_line(details, source, model, written) for details in causes]

@@ -2,7 +2,7 @@
 
 A token provider stays on the driver. An executor receives a token with the plan of a load. During
 the load the executor receives each new token over the control channel before the previous token
-ends. Executors therefore need neither the client's secret nor a connection to the token server.
+expires. Executors therefore need neither the client's secret nor a connection to the token server.
 """
 
 from __future__ import annotations

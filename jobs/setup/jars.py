@@ -95,8 +95,8 @@ class JarSet:
             ) from error
 
     def intact(self) -> list[Path] | None:
-        """The jars of a set that is complete, unchanged and has the pinned hashes; None for other
-        sets.
+        """The jars of the set if it is complete and unchanged, and if the jars have the pinned
+        hashes; None otherwise.
         """
         folder = self.folder / self.name
         try:

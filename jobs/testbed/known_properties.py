@@ -63,12 +63,13 @@ def require_known(names: Collection[str], version: str) -> None:
 
 
 def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
-    """The properties of a profile that `version` knows; later releases may know the others.
+    """The properties of a profile without the names that this Kafka version does not know.
 
-    One profile serves all releases, because a release needs no property that it does not know.
+    One profile can thus be used for all releases. A release needs no property that it does not
+    know.
 
     Raises:
-        ConfigError: at least one of the names is unknown in every release.
+        ConfigError: a name is known neither in this release nor in the default release.
     """
     if not properties:
         return {}
