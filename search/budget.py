@@ -25,8 +25,9 @@ from search.model import (
 
 _THE = "the budget of "
 KEPT = 0.75
-"""Part of the remaining budget that each later size keeps, relative to an equal share for each size
-[ratio]."""
+"""The remaining budget is divided equally among the sizes; each later size keeps this fraction of
+its equal share [ratio].
+"""
 
 
 @dataclass(frozen=True)

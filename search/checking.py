@@ -23,10 +23,10 @@ resumed run makes the same decisions.
 The probability of a change compares two hypotheses about the valid trials, oldest first: either one
 limit for all trials, or one limit before some trial and another limit from this trial on. The two
 limits differ by at least `LEAST`. As in `search.posterior`, each trial has its own limit, which is
-the limit times a random factor. The spread of this factor is unknown. A reading may be a stray and
-a verdict may be a fluke, so one trial that differs from the others is not a change. The model has a
-fine grid of limits, and coarse grids of the noise and of the curve's gain. The probability of each
-hypothesis is a sum over all grids.
+the limit times a random factor. The spread of this factor is unknown. A single reading may be an
+outlier, and a single verdict may be wrong by chance, so one trial that differs from the others is
+not a change. The model has a fine grid of limits, and coarse grids of the noise and of the curve's
+gain. The probability of each hypothesis is a sum over all grids.
 
 The first trials of a search are far from the limit, and the curve's form is unknown. So deviations
 from the curve do not distinguish a change of the limit from a curve of another form. A trial that
@@ -140,7 +140,7 @@ def _split_at(splits: Sequence[float], share: float) -> int:
 
 
 def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
-    """A grid of ln limit that reaches from below the lowest limit of a trial to above the highest
+    """A grid of values of ln limit, from below the lowest limit of any trial to above the highest
     one.
     """
     centers = [one.load if one.met is None else one.met - curve.gain * one.slope for one in trials]
@@ -307,7 +307,7 @@ class Checking:
         self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step. After the end of its search, this is a closing trial."""
+        """The next step: the searcher's decision or, after the end of its search, a closing trial."""
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):

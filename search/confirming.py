@@ -130,7 +130,7 @@ class Hold:
     def lasted_s(self) -> float:
         """Time under load before the first window that made the hold fail [s].
 
-        If the hold did not fail, it is the time of all windows.
+        If the hold did not fail, the result is the time of all windows.
         """
         return self.held_s if self.broke_at is None else self.broke_at * self.plan.window_s
 
@@ -193,7 +193,9 @@ class Confirming:
         self._known: tuple[tuple[Observation, ...], Decision] | None = None
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's next step. After the end of its search, this is a window of a hold."""
+        """The next step: the searcher's decision or, after the end of its search, a window of a
+        hold.
+        """
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
@@ -270,13 +272,15 @@ def describe_failure(hold: Hold) -> str:
 REPEATS_MAX = 1
 """Number of repeats of an INVALID hold."""
 MARGIN = 0.97
-"""Load of the next hold divided by the load that disks wrote [ratio]. It is below 1, because a disk
-at its limit cannot catch up."""
+"""The next hold has this share of the load that disks wrote [ratio]. The share is below 1, because
+a disk at its limit cannot catch up.
+"""
 STEP_DOWN = 0.8
-"""Load of the next hold divided by the last load, if the last load was overloaded although disks
-wrote it [ratio]."""
+"""If a hold was overloaded although disks wrote its load, the next hold has this share of its load
+[ratio].
+"""
 LEAST = 0.05
-"""Minimum of the next hold's load divided by the last hold's load [ratio]."""
+"""The next hold has at least this share of the last hold's load [ratio]."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ A trial of n slices is judged by the mean of each indicator over all slices. Aft
 mean m and standard deviation s, the mean of all n slices is expected to be m with a variance of
 s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may end if,
 at the configured error rate, this mean cannot cross the threshold any more. The error rate is
-divided equally among all checks (Bonferroni), because more checks find more flukes. The second half
-of the slices is also judged separately, because an indicator may drift. If an indicator is a share
-of samples, such as the share of samples with ISR changes, the samples are counted. The trial may
-end if the remaining samples cannot change the verdict. If an indicator is a stock, such as the
-number of waiting records, the load is overloaded if the stock is above its limit and still grows.
-The load is sustained if the stock stays below half of its limit.
+divided equally among all checks (Bonferroni), because each further check can end the trial by
+chance. The second half of the slices is also judged separately, because an indicator may drift. If
+an indicator is a share of samples, such as the share of samples with ISR changes, the samples are
+counted. The trial may end if the remaining samples cannot change the verdict. If an indicator is a
+stock, such as the number of waiting records, the load is overloaded if the stock is above its limit
+and still grows. The load is sustained if the stock stays below half of its limit.
 
 If a load is far above the limit, `is_far_beyond` ends its warm-up early. The rule then judges its
 window like any other window.

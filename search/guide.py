@@ -26,8 +26,9 @@ DOUBT = 2.5
 """A verdict is doubtful if the distance between its load and the estimate is above this value
 [standard deviations]."""
 SHORT = -0.8
-"""Highest estimate at which a result is accepted, as a distance from one resolution above the
-result [multiples of the noise]."""
+"""A result is accepted if the logarithm of the estimate, reduced by one resolution, divided by the
+result is at most this value [multiples of the noise].
+"""
 CEILING_SPREAD = 0.05
 """Error of the utilization at the limit if this utilization is read from overloads [standard
 deviation of the logarithm]."""
@@ -36,9 +37,9 @@ STEP_DOWN = 3.0
 
 Saturated brokers deliver one to eight times their limit, so this is about the middle."""
 STEP_SHORT = 2.0
-"""Delivered load of a saturated overload divided by the next load [ratio]."""
+"""After a saturated overload, the next load is the delivered load divided by this value [ratio]."""
 LEAP = 4.0
-"""Next load divided by a load at which brokers are almost idle [ratio]."""
+"""After a load at which brokers are almost idle, the next load is higher by this factor [ratio]."""
 DOUBTFUL_USE = 0.8
 """An overload is doubtful if its utilization divided by the utilization at the limit is below this
 value [ratio]."""
@@ -210,8 +211,8 @@ class Guide:
         """The most probable curve. The curve's utilization at the limit is reduced if handlers were
         idle in overloads.
 
-        At least two overloads are needed, because a single one may be a fluke. If handlers are idle
-        in most overloads, another resource is the limit.
+        At least two overloads are needed, because a single verdict may be wrong by chance. If
+        handlers are idle in most overloads, another resource is the limit.
         """
         curve = self._curve_believed(Trials(history))
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
@@ -326,7 +327,7 @@ class Guide:
         return f"{self.signals.describe(last)} at {self.words.amount(load)}"
 
     def _distance(self, estimate: Estimate, load: int) -> float:
-        """How far the estimate is above a load [standard deviations].
+        """The distance of the estimate above a load [standard deviations].
 
         The noise from trial to trial is multiplied by the observed scatter of the readings.
         """

@@ -11,7 +11,7 @@ boundary line. Two safeguards limit the cost of a misleading guide:
   between trials of one load adds trials, and the trials between a wrong verdict and its correction
   do not count. Until a load is overloaded, `EXCEED_MAX` has priority. This can cost one more trial
   for each doubling of the load.
-* Flukes. If readings contradict the verdict of a load, the load is measured again before the
+* Wrong verdicts. If readings contradict the verdict of a load, the load is measured again before the
   verdict counts. A load is judged by the majority of its trials, at most three.
 
 The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
@@ -58,8 +58,9 @@ from search.model import (
 )
 
 CLIMB_MAX = 4.0
-"""Maximum of the next load divided by the highest sustained load, if no limit of a neighboring size
-is known [ratio]."""
+"""If no limit of a neighboring size is known, the next load is at most this multiple of the highest
+sustained load [ratio].
+"""
 CAUTION = 0.4
 """Distance below the estimate at which the lower bound is set [standard deviations]."""
 SURE = 0.5
@@ -110,7 +111,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
         estimate: the probable limit. The function moves it into the bracket if necessary.
         resolution: relative width that closes the bracket [ratio].
         cap: highest load that may be offered.
-        climb_max: maximum of the next load divided by the highest sustained load [ratio].
+        climb_max: the load is at most this multiple of the highest sustained load [ratio].
     """
     low, high = bracket.sustained, bracket.overloaded
     ceiling = cap if high is None else min(cap, high - 1)
@@ -250,7 +251,9 @@ ALLOWANCE = 2
 EXTRA_MAX = 4
 """Highest number of trials that narrow an interval to `search.interval_max`."""
 EXCEED_MAX = 2.0
-"""Highest load over the load that the readings suggest, before any load is overloaded [ratio]."""
+"""Until a load is overloaded, the next load is at most this multiple of the load that the readings
+suggest [ratio].
+"""
 _STEPS_TO_BISECTION = 8
 
 
@@ -386,7 +389,8 @@ class Guided:
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
         """The wish.
 
-        If an unexpected verdict would use up the allowance, it is replaced by a safer load.
+        If an unexpected verdict at the wished load would use up the allowance, a safer load
+        replaces the wish.
         """
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):

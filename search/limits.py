@@ -46,7 +46,9 @@ IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
 
 The second value applies before any valid trial, if the generator is not the cause."""
 STEP_DOWN = 4
-"""Load that cannot be measured divided by the next load, before the first valid trial [ratio]."""
+"""If a load cannot be measured before the first valid trial, the next load is this load divided by
+this value [ratio].
+"""
 REPEATS_LATER = 1
 """Highest number of repeats of an INVALID trial if an earlier load could not be measured."""
 

@@ -259,7 +259,8 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher of one size. The finished sizes guide it, and the budget limits it.
+        """The searcher of one size. The finished sizes guide this searcher, and the budget limits
+        its trials.
 
         Args:
             message_bytes: the size [B].

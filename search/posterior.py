@@ -1,11 +1,12 @@
 """The probability of each possible limit, according to all trials of a point. The interval and the
-confidence follow from it.
+confidence follow from these probabilities.
 
 Each trial has its own limit: the true limit times a random factor. The spread of this factor is
 unknown and is called the noise. The reading of a trial is an equation for the trial's limit, as in
 `search.estimate`. The verdict of a trial shows whether the trial's limit is above or below the
 load. A saturated overload shows only that its limit is below the load, by at least the distance at
-which the curve saturates. With a small probability, a reading is a stray or a verdict is a fluke.
+which the curve saturates. With a small probability, a reading is an outlier (a *stray*), or a
+verdict is wrong by chance (a *fluke*).
 
 For each noise and each gain of a grid, least squares estimate the limit from the readings: once
 with no stray, and once for each reading under the assumption that this reading is a stray. Verdicts
@@ -29,10 +30,13 @@ from search.model import LEVEL, Bracket, Interval, Observation, Verdict
 from search.signals import SATURATED_UTILIZATION, Signals
 
 STRAY, STRAY_SPREAD = 0.04, 0.25
-"""The share of readings that are strays [ratio], and the standard deviation of ln limit for a
-stray."""
+"""The share of readings that are strays, that is outliers [ratio], and the standard deviation of ln
+limit for a stray.
+"""
 FLUKE = 0.04
-"""Share of verdicts that are flukes [ratio]. A fluke does not depend on the load."""
+"""Share of verdicts that are flukes, that is wrong by chance [ratio]. A fluke does not depend on
+the load.
+"""
 
 # Errors of one reading, without the noise: error of the idle fraction (absolute); errors of the
 # curve per unit of ln u and of its square; error of the curve above the threshold, where requests
@@ -315,7 +319,8 @@ class _Sums:
     Args:
         read: the readings, at least one.
         variances: the variance of each reading.
-        by_curve: True if the readings use the curve, so that they share the error of its end.
+        by_curve: True if the readings use the curve, so that they share the error of the curve's
+            utilization at the limit.
     """
 
     def __init__(
@@ -502,7 +507,7 @@ def _core(found: Posterior) -> tuple[float, float]:
 
 
 def _verdict(away: float) -> float:
-    """The probability of a verdict, including the probability of a fluke.
+    """The probability of a verdict, including the probability that the verdict is wrong by chance.
 
     `away` is the distance of the limit from the load, on the side of the verdict [standard
     deviations].

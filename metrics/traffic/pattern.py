@@ -106,7 +106,7 @@ class Phases:
 
     @property
     def in_full(self) -> Phases:
-        """These phases without an early end of the window, which fixed loads use."""
+        """These phases with windows that do not end early; fixed loads use the result."""
         return replace(self, early_end_error_rate=0.0)
 
     @property

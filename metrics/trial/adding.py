@@ -130,9 +130,7 @@ class Histogram:
         return int(self._counts.get_total_count())
 
     def quantile(self, percentile: float) -> float:
-        """The value that `percentile` percent of all values do not exceed; NaN if there are no
-        values.
-        """
+        """The given percentile of all values; NaN if there are no values."""
         if not self.count:
             return math.nan
         return min(float(self._counts.get_value_at_percentile(percentile)), HIGHEST)
@@ -173,10 +171,10 @@ class Quantiles:
     """Quantiles of times; NaN if no time was recorded.
 
     Attributes:
-        p50_ms: the time that 50 % of all times do not exceed.
-        p95_ms: the time that 95 % of all times do not exceed.
-        p99_ms: the time that 99 % of all times do not exceed.
-        p999_ms: the time that 99.9 % of all times do not exceed.
+        p50_ms: median of all times.
+        p95_ms: 95th percentile of all times.
+        p99_ms: 99th percentile of all times.
+        p999_ms: 99.9th percentile of all times.
         max_ms: the longest time.
     """
 
@@ -225,8 +223,8 @@ class LatencySlice:
         start_s: time from the start of the window to the start of the slice [s].
         length_s: length of the slice [s]; the last slice of a window may be shorter.
         records: records acknowledged in the slice.
-        p50_ms: the latency that 50 % of these records do not exceed, accurate to 2 %.
-        p99_ms: the latency that 99 % of these records do not exceed, accurate to 2 %.
+        p50_ms: median latency of these records, accurate to 2 %.
+        p99_ms: 99th percentile of the latency of these records, accurate to 2 %.
         max_ms: the longest latency, accurate to 2 %.
     """
 
@@ -303,7 +301,7 @@ class ProducerShares:
 
     @property
     def median(self) -> float | None:
-        """The share that half of the producers do not exceed, accurate to 0.1 %."""
+        """The median of the producers' achieved shares, accurate to 0.1 %."""
         median = self.parts.quantile(50.0)
         return None if math.isnan(median) else median / _PARTS
 
@@ -315,7 +313,7 @@ class ProducerSpan:
     Attributes:
         min: the lowest share of any producer [ratio]; a share is the number of records acknowledged
             in the window, divided by the number of records due in the window.
-        p50: the share that half of the producers do not exceed [ratio].
+        p50: the median share of the producers [ratio].
         max: the highest share of any producer [ratio].
         worst: index of the producer whose share is farthest from 1.
     """

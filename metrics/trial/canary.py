@@ -13,10 +13,12 @@ from statistics import median
 SLICE_S = 1.0
 """Length of a slice of a window [s]."""
 REST_LEAST = 4
-"""Minimum number of acknowledged records of a broker before the run for a p99 at rest."""
+"""The p99 of a broker at rest is computed only if the broker acknowledged at least this many
+records before the run.
+"""
 FAILED_RISE_MAX = 0.1
-"""Clients of a broker fail if the share of failed records exceeds the share before the run by more
-than this [ratio].
+"""Clients of a broker count as failing if the share of failed records exceeds the share before the
+run by more than this value [ratio].
 """
 
 
@@ -48,10 +50,10 @@ class CanaryWindow:
     Attributes:
         broker_id: id of the broker.
         records: records sent in the window.
-        p50_ms: time to the acknowledgement that 50 % of the records do not exceed.
-        p99_ms: time to the acknowledgement that 99 % of the records do not exceed.
+        p50_ms: median time to the acknowledgement.
+        p99_ms: 99th percentile of the time to the acknowledgement.
         max_ms: longest time to an acknowledgement.
-        read_p99_ms: time to the read that 99 % of the records do not exceed.
+        read_p99_ms: 99th percentile of the time until a record is read back.
         at_rest_p99_ms: like `p99_ms`, for records before the run.
         over_time_p99_ms: like `p99_ms`, for each slice of one second; NaN in slices without
             records.
@@ -70,7 +72,7 @@ class CanaryWindow:
 
 
 def p99_ms(times_ms: Sequence[float]) -> float:
-    """The time that 99 % of the times do not exceed; NaN if there are no times."""
+    """The 99th percentile of the times; NaN if there are no times."""
     return sorted(times_ms)[math.ceil(0.99 * (len(times_ms) - 1))] if times_ms else math.nan
 
 
@@ -136,10 +138,10 @@ class CanaryReading:
 
     Attributes:
         broker_id: id of the broker.
-        p99_ms: time to the acknowledgement that 99 % of the last records do not exceed; NaN if no
-            record was acknowledged.
+        p99_ms: 99th percentile of the time to the acknowledgement of the most recent records; NaN
+            if no record was acknowledged.
         at_rest_p99_ms: like `p99_ms`, for records before the run.
-        failed_share: share of the last records that failed [ratio].
+        failed_share: share of the most recent records that failed [ratio].
         at_rest_failed_share: share of the records before the run that failed [ratio].
     """
 
@@ -183,8 +185,8 @@ class CanaryReading:
 def worst_of(
     times: Iterable[CanaryTime], at_rest: Iterable[CanaryTime], since_s: float
 ) -> CanaryReading | None:
-    """The reading of the broker whose clients fail; if no clients fail, of the broker whose clients
-    wait longest.
+    """The reading of the broker whose clients fail; if no clients fail, the reading of the broker
+    whose clients wait longest.
 
     Args:
         times: all records of the canary.

@@ -377,7 +377,9 @@ def _furthest_by_host(
 
 
 EDGE_DEVIATIONS = 3.0
-"""Number of standard deviations of the records that may be uncounted at the edges of a window."""
+"""The number of records that may be uncounted at the edges of a window is assumed to be at most
+this multiple of its standard deviation.
+"""
 EDGE_SHARE_MAX = 0.25
 """Largest share of a mix's records that may be uncounted at the edges of a window [ratio]."""
 
@@ -391,8 +393,8 @@ class ClientWindow:
         end_s: end of the measured window.
         counts: counts of the producers.
         latency: time from the intended send to the acknowledgement.
-        lateness_p99_ms: delay between the intended and the actual send that 99 % of the sends do
-            not exceed, without sends that a broker blocked; NaN without sends.
+        lateness_p99_ms: 99th percentile of the delay from the intended to the actual send, without
+            sends that a broker blocked; NaN without sends.
         producer_share: the range of the achieved shares of all producers.
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
         groups: the counts of each consumer group, with its lag.
@@ -405,9 +407,9 @@ class ClientWindow:
             library does not report them.
         kernel_buffers: the kernels' limits of socket buffers on the hosts with tasks.
         latency_over_time: the latency in each slice of the window; empty in rows of older versions.
-        lateness_p50_ms: like `lateness_p99_ms`, the delay that 50 % of the sends do not exceed.
-        lateness_p95_ms: like `lateness_p99_ms`, the delay that 95 % of the sends do not exceed.
-        lateness_p999_ms: like `lateness_p99_ms`, the delay that 99.9 % of the sends do not exceed.
+        lateness_p50_ms: like `lateness_p99_ms`, but the median.
+        lateness_p95_ms: like `lateness_p99_ms`, but the 95th percentile.
+        lateness_p999_ms: like `lateness_p99_ms`, but the 99.9th percentile.
         quota: the CPU quota of the generator's own control groups.
         clock_changes: changes of the hosts' clocks from before the load to after it.
         parts: part of a mix → the window of its clients; empty for other traffic.
@@ -449,8 +451,8 @@ class ClientWindow:
         without a mix.
 
         A batch that is open at an edge of the window is counted on the other side of this edge.
-        With few producers, the batches at the two edges do not cancel out: their difference has a
-        standard deviation of a batch / √6 for each producer.
+        With few producers, the batches at the two edges do not cancel out: for each producer, the
+        standard deviation of their difference is the size of a batch divided by √6.
         """
         accounts = [self] if self.is_part else list(self.parts.values())
         offered = self.counts.offered_records
@@ -477,8 +479,8 @@ class ClientWindow:
         return next(found, self)
 
     def lateness_ms(self, quantile: str) -> float:
-        """The delay of sends by the generator itself at a quantile such as `p99` [ms]; NaN without
-        sends.
+        """A quantile, such as `p99`, of the delays of sends that the generator itself caused [ms];
+        NaN without sends.
         """
         found: float = getattr(self, f"lateness_{quantile}_ms")
         return found

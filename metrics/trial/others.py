@@ -39,8 +39,8 @@ for a transaction of ten partitions that are added one by one.
 
 
 SCATTER_LEAST = 0.25
-"""An answer mentions the standard deviation of a rate between seconds only if it is at least this
-share of the rate [ratio].
+"""An answer states how much a rate varies from second to second only if the standard deviation is
+at least this share of the rate [ratio].
 """
 
 BEYOND_DEVIATIONS = 2.0

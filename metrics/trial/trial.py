@@ -253,7 +253,7 @@ charts over time; the notebook `trial` draws them from the tables.
 
 @dataclass
 class RunSeries:
-    """The readings of a run's trials over time; about `POINTS_MAX` readings are kept at most.
+    """The readings of a run's trials over time; a run keeps at most about `POINTS_MAX` readings.
 
     Attributes:
         points: trial number → the readings of its brokers and hosts, in the order of the charts.

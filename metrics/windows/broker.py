@@ -74,9 +74,9 @@ class Span:
     def per_s(self, name: str) -> float | None:
         """Increase of a counter per second [1/s].
 
-        A count that is computed from one-minute rates changes only at each tick
-        (`metrics.sources.one_minute_rates`). For such a count, the result is the increase in the
-        whole ticks of the span, divided by the time of these ticks.
+        A count that is computed from one-minute rates changes only at a tick, when Kafka updates
+        these rates (`metrics.sources.one_minute_rates`). For such a count, the result is the
+        increase in the whole ticks of the span, divided by the time of these ticks.
         """
         ticks = whole_ticks(self._samples, name)
         if ticks is None:

@@ -117,7 +117,7 @@ def produce_throttle_ms(window: BrokerWindow) -> float | None:
 
 
 def remote_share(window: BrokerWindow) -> float | None:
-    """Share of the produce requests' time in the wait for followers [ratio]."""
+    """Share of the produce requests' time in which the requests wait for followers [ratio]."""
     return over(window.produce.remote_ms, window.produce.total_ms)
 
 

@@ -290,7 +290,7 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
     """The highest rate at which disks wrote over `FASTEST_S` [B/s], or None if the points cover
-    less than `FASTEST_S`. A disk at its limit does not exceed the highest rate that was measured.
+    less than `FASTEST_S`. If the disks were at their limit, their speed is not above this rate.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):
