@@ -307,7 +307,7 @@ class Checking:
         self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The next step: the searcher's decision or, after the end of its search, a closing trial."""
+        """The searcher's decision or, after the end of its search, a closing trial."""
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):

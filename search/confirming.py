@@ -193,9 +193,7 @@ class Confirming:
         self._known: tuple[tuple[Observation, ...], Decision] | None = None
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The next step: the searcher's decision or, after the end of its search, a window of a
-        hold.
-        """
+        """The searcher's decision or, after the end of its search, a window of a hold."""
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:

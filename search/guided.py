@@ -11,8 +11,8 @@ boundary line. Two safeguards limit the cost of a misleading guide:
   between trials of one load adds trials, and the trials between a wrong verdict and its correction
   do not count. Until a load is overloaded, `EXCEED_MAX` has priority. This can cost one more trial
   for each doubling of the load.
-* Wrong verdicts. If readings contradict the verdict of a load, the load is measured again before the
-  verdict counts. A load is judged by the majority of its trials, at most three.
+* Wrong verdicts. If readings contradict the verdict of a load, the load is measured again before
+  the verdict counts. A load is judged by the majority of its trials, at most three.
 
 The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
 "An Enhancement of the Bisection Method Average Performance Preserving Minmax Optimality", ACM TOMS
