@@ -201,7 +201,7 @@ def _try(place: Any, timeout_s: float) -> tuple[str, float | None]:
 
 
 def _refusal(error: OSError, timeout_s: float) -> str:
-    """The reason why a connection failed, in words."""
+    """The reason why a connection failed, as text for messages."""
     if isinstance(error, socket.gaierror):
         return "the host name does not resolve"
     if isinstance(error, TimeoutError):

@@ -55,8 +55,8 @@ def setting_findings(settings: Mapping[str, str]) -> list[Finding]:
 
 
 def promised_slots(settings: Mapping[str, str], master: str) -> int | None:
-    """Number of tasks that the session can run at once after all executors have registered,
-    according to its settings.
+    """Number of tasks that the session can run at the same time once all executors have registered.
+    The number follows from the session's settings.
 
     Args:
         settings: settings of the Spark context, by Spark's names.
@@ -93,7 +93,7 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
     Args:
         driver: the driver's address for executors, host:port. If no executor registers, the message
             names this address.
-        slots: number of tasks that the registered executors can run at once.
+        slots: number of tasks that the registered executors can run at the same time.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].
     """

@@ -873,7 +873,7 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
 def fetch_request(
     places: Mapping[tuple[str, int], tuple[int, int]], bytes_max: int = 1
 ) -> FetchRequest:
-    """A fetch request that the broker answers at once, even without data.
+    """A fetch request that the broker answers without a wait, even if there are no data.
 
     Args:
         places: (topic, partition) → the first offset to read, and the largest size of the data [B].

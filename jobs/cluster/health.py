@@ -71,8 +71,8 @@ class LogDir:
         return 1.0 - self.usable_bytes / self.total_bytes
 
     def room_bytes(self, free_bytes_min: int | None, used_share_max: float | None) -> float:
-        """Bytes that can be written before the volume exceeds a limit [B]; negative beyond the
-        limit.
+        """Bytes that can be written before the volume exceeds a limit [B]; negative if the volume
+        exceeds the limit now.
         """
         kept = float(free_bytes_min or 0)
         if used_share_max is not None:
@@ -417,7 +417,7 @@ class GroupLags:
         return tuple(self._chosen)
 
     def read(self) -> dict[str, GroupReading]:
-        """Watched group → its reading; a group whose offset was deleted is left out.
+        """Watched group → its reading; the result lacks a group whose offset was deleted.
 
         Raises:
             AdminError: the cluster does not answer, or a topic was deleted.

@@ -85,8 +85,9 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
     """The number of partitions that each topic should have next; `per_topic` if no more are needed.
 
-    The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. More
-    partitions make a random placement more even; a round-robin placement is even at once.
+    The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. With
+    more partitions, a random placement becomes more even. A round-robin placement is even without
+    additional partitions.
 
     Args:
         per_topic: partitions that each topic has.

@@ -147,7 +147,7 @@ class Cluster(ConfigModel):
             a produce request [ms]. `redline testbed up` writes this key into the cluster's file. A
             run then shows the planted limit next to the measured limit.
         load_hours: the hours of each day in which the cluster may be loaded; if not given, any
-            time. The time zone is the driver's unless the value names a time zone.
+            time. If the value names no time zone, the driver's time zone applies.
         network_namespace: Linux network namespace in which tasks open their connections to the
             brokers, such as /run/netns/far. Tasks then run on the machine of the namespace, as
             root. `redline testbed up --link` writes this key.

@@ -228,7 +228,7 @@ WRITE_RATE = Measure(
 
 @dataclass(frozen=True)
 class PlantedDisk:
-    """The disk of each broker of a testbed: a file with a stated write rate.
+    """The disk of each broker of a testbed: a file with a configured write rate.
 
     Attributes:
         write_rate: rate at which each broker's disk writes.

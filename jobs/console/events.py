@@ -27,16 +27,15 @@ class Plan:
         brokers: number of brokers; None while the number is unknown.
         message_bytes: the message sizes of the run, in order [B].
         producer: the traffic of one producer as text, for example `1 MB/s, acks=1, linger 10 ms`.
-        resolution: a search ends when the bracket is at most this wide [ratio]; None without a
-            search.
+        resolution: width of the bracket at which a search ends [ratio]; None without a search.
         trial_s: duration of one trial with all its phases [s].
         trials_estimated: estimated number of trials of all message sizes together.
         duration_s: estimated duration of all trials [s].
-        starting_s: estimated time outside the trials [s]: the start of brokers and Spark, the
-            tables, the warm-up of the brokers, and the end.
+        starting_s: estimated time outside the trials [s], such as the start of brokers and Spark,
+            and the warm-up of the brokers.
         write_bytes_max: upper bound of the written payload with all replicas [B]; None if unknown.
-        peak_mb_per_s: the heaviest load that the run probably offers [MB/s]; None if unknown.
-        disk_bytes_max: upper bound of the data that the brokers probably store at the same time
+        peak_mb_per_s: estimate of the highest load that the run offers [MB/s]; None if unknown.
+        disk_bytes_max: estimated upper bound of the data that the brokers store at the same time
             [B]; None if unknown.
         out: the folder of the results.
         notes: further sentences of the plan, for example about the cluster.

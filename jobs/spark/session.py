@@ -17,7 +17,8 @@ import from them. Spark recognizes archives of Python packages by the suffixes .
 Spark sends a .whl to the executors, but does not add it to their import path. A wheel is a zip
 file.
 
-The module also counts the task slots: the tasks that the registered executors can run at once.
+The module also counts the task slots, which is the number of tasks that the registered executors
+can run at the same time.
 """
 
 from __future__ import annotations
@@ -260,7 +261,7 @@ def close_session(session: SparkSession, timeout_s: float = STOP_TIMEOUT_S) -> i
 def run_interruptibly(session: SparkSession, group: str, action: Callable[[], Answer]) -> Answer:
     """Run an action that waits for Spark jobs. An interrupt cancels the jobs. The library py4j does
     not survive an exception that a signal raises within its calls. The action therefore runs on a
-    thread of its own, while the calling thread waits.
+    separate thread, while the calling thread waits.
 
     Args:
         group: job group for the jobs of the action.
@@ -494,7 +495,7 @@ class Slots:
 
 
 def registered_slots(context: SparkContext) -> int:
-    """Number of tasks that can run at once on the executors that have registered so far.
+    """Number of tasks that can run at the same time on the executors that have registered so far.
 
     Spark compares this number with the number of tasks of a barrier stage.
     """

@@ -202,7 +202,7 @@ def keep_logs(folder: Path, state: State) -> Path:
 
 
 def _prune(failed: Path) -> None:
-    """Delete the oldest failed testbeds beyond `FAILED_KEPT`."""
+    """Delete the oldest failed testbeds, so that `FAILED_KEPT` of them remain."""
     ages = []
     for folder in failed.iterdir():
         try:

@@ -1,8 +1,8 @@
 """The delay line of an emulated link: `python -m jobs.testbed.delay_line OPTIONS MARKER`.
 
-The process reads packets from each of two TUN devices, drops some at random, delays the others, and
-writes them to the other device. OPTIONS are `DelayLineOptions` as JSON, with the inherited
-descriptors of the devices.
+The process reads packets from two TUN devices. It drops some packets at random and delays the rest.
+A packet that was read from one device is written to the other device. OPTIONS are
+`DelayLineOptions` as JSON, with the inherited descriptors of the devices.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ SLOT_S_MIN = 0.01
 class VaryingDelay:
     """A delay that varies at random, slowly enough to keep packets in order.
 
-    The delay is drawn at equal time intervals, and interpolated linearly in between. The delay
-    never falls by more than half a second per second, so that packets leave in the order of their
-    arrival.
+    A random delay is drawn at equal time intervals. Between two draws the delay is interpolated
+    linearly. The delay never falls by more than half a second per second, so that packets leave in
+    the order of their arrival.
 
     Args:
         delay_s: mean delay [s].
@@ -138,8 +138,9 @@ class Direction:
 
 
 _BATCH = 64
-"""Largest number of packets that are read from one direction before the process turns to the other
-direction."""
+"""Largest number of packets that the process reads from one device before it reads from the other
+device.
+"""
 _WRITE_INTERVAL_S = 1.0
 _NICENESS = -10
 """Nice value of the process: high priority, so that packets do not wait for a core."""

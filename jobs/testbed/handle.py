@@ -142,7 +142,7 @@ class Testbed:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The stated handler times, link and disks of these brokers, as facts for a run's
+        """The configured handler times, link and disks of these brokers, as facts for a run's
         record.
         """
         spec = self._state.spec

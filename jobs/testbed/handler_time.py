@@ -1,9 +1,10 @@
-"""The Java authorizer that makes request handlers wait for a stated time, and the resulting limit.
+"""The Java authorizer that makes request handlers wait for a configured time, and the resulting
+limit.
 
 A broker calls its authorizer once for each produce request, on the request handler's thread, to
-check the permission for the topics. This authorizer allows every operation; in a produce request it
-first waits for a stated time. It implements only Kafka's public interface, which exists since Kafka
-2.4.
+check the permission for the topics. This authorizer allows every operation; it first waits for a
+configured time whenever it checks a produce request. It implements only Kafka's public interface,
+which exists since Kafka 2.4.
 
 The wait parks the thread and costs no CPU time. The kernel wakes the thread slightly late; this
 delay adds to the request's processing time. Janino compiles the source, which therefore uses only
@@ -20,7 +21,9 @@ from metrics.sources.java_class import java_source
 NAME = "RedlineTimedAuthorizer"
 
 HANDLER_TIME_PROPERTY = "redline.produce.handler.ns"
-"""Name of the broker property with the stated time [ns]; Kafka passes it to the authorizer."""
+"""Name of the broker property with the configured time [ns]; Kafka passes the property to the
+authorizer.
+"""
 
 SOURCE = java_source(__package__, NAME).replace("@PROPERTY@", HANDLER_TIME_PROPERTY)
 
@@ -29,7 +32,7 @@ AUTHORIZER_PROPERTY = "authorizer.class.name"
 
 
 def handler_time_properties(spec: Spec, node_id: int) -> dict[str, str]:
-    """The properties that install the authorizer on a broker; empty without a stated time."""
+    """The properties that install the authorizer on a broker; empty if no time is configured."""
     stated_ms = spec.produce_handler_ms.get(node_id)
     if stated_ms is None:
         return {}
@@ -37,7 +40,7 @@ def handler_time_properties(spec: Spec, node_id: int) -> dict[str, str]:
 
 
 def limit_lines(spec: Spec) -> list[str]:
-    """The output lines with each broker's planted limit; empty without stated times."""
+    """The output lines with each broker's planted limit; empty if no times are configured."""
     handlers = int(spec.broker_properties.get(HANDLERS_PROPERTY, HANDLERS_DEFAULT))
     idle_min = Indicators().request_handler_idle_min
     lines = []

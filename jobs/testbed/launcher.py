@@ -242,7 +242,7 @@ def require_possible(profile: Profile) -> None:
 
 
 def _class_path(profile: Profile, jars: Sequence[Path]) -> tuple[str, ...]:
-    """The paths of Kafka's jars, and of the project's jar if handler times are stated."""
+    """The paths of Kafka's jars, and of the project's jar if handler times are configured."""
     own = [java_jar(NAME, SOURCE, jars)] if profile.handler_ms else []
     return tuple(str(jar) for jar in [*jars, *own])
 

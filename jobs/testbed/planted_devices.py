@@ -1,7 +1,7 @@
 """The devices of planted disks, and the network namespaces and devices of an emulated link.
 
-A planted disk is a file with a stated write rate. Kernel documentation:
-admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`) and
+A planted disk is a file that a broker uses as a disk, with a configured write rate. Kernel
+documentation: admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`) and
 ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
 
 ```
@@ -55,7 +55,7 @@ TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 PROBE_S = 1.0
 """Duration of a probe of a disk [s]."""
 RATE_NEAR = 0.15
-"""Largest relative difference between a probed rate and the stated rate [ratio]."""
+"""Largest relative difference between a measured rate and the configured rate [ratio]."""
 PROBES = 5
 """Largest number of probes; more than one, because other processes may disturb a probe."""
 
@@ -169,7 +169,7 @@ def require_rate(disk: PlantedDisk, mount_point: Path) -> None:
     """Probe the write rate of a broker's disk, up to `PROBES` times.
 
     Raises:
-        DeviceError: the rate of every probe differs from the stated rate.
+        DeviceError: the rate of every probe differs from the configured rate.
     """
     for _ in range(PROBES):
         found = probe_rate(disk, mount_point)
