@@ -16,7 +16,9 @@ from metrics.traffic.axes import axis_named
 
 
 class Limit(Measurement):
-    """The highest sustained load at each message size, as payload or on the goal's axis."""
+    """The highest sustained load at each message size, given either as a payload rate or as a value
+    on the axis that the goal searches.
+    """
 
     name = "limit"
     figure = figures.LIMIT
@@ -29,7 +31,8 @@ class Limit(Measurement):
     def body(self, case: Case) -> Body:
         """A search that begins near the limit of the previous case.
 
-        The start does not change the answer; it saves trials if cases have similar limits.
+        The first load does not change the limit that is found. If the cases have similar limits, a
+        good first load saves trials.
         """
         config = case.config if case.nearby is None else _begun_near(case.config, case.nearby)
         return LimitRun(config, holds=False, climbs=case.nearby is None)

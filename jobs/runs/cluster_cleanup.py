@@ -77,7 +77,9 @@ def _name_kept(
     locks: bool,
     reporter: Reporter,
 ) -> None:
-    """Report kept topics and groups with names like a run's, and how to delete them."""
+    """Report topics and groups that have names like those of a run but are kept, and the commands
+    that delete them.
+    """
     server = next(join_address(*each) for each in opened.info.addresses.values())
     unproven = [each for each in found if not each.run_id]
     for each in unproven:

@@ -62,14 +62,14 @@ def brokers_s(cluster: Cluster) -> float:
 
 
 def line_of(workload: Workload, goal: Goal, brokers: int, guards: Guards | None = None) -> Line:
-    """The line on which a search finds the limits of one goal.
+    """The plan of the boundary line of one goal: the line contains the limits at all message sizes.
 
     Args:
         workload: the workload.
         goal: the goal.
         brokers: number of brokers.
-        guards: the guards of the run, which have read the owner's bounds; None before the cluster
-            is open.
+        guards: the guards of the run, which know the bounds of the cluster's owner; None before the
+            cluster is open.
     """
     search, axis = goal.search, axis_named(goal.search.axis)
     signals = Signals(
@@ -188,7 +188,9 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 
 @lru_cache(maxsize=64)
 def _expected(line: Line, one_s: float) -> Forecast:
-    """The forecast of a line, kept because the cases of a sweep often share a line."""
+    """The forecast for the plan of a boundary line. The result is cached, because the cases of a
+    sweep often have equal plans.
+    """
     return forecast(line, one_s)
 
 

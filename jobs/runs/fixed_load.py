@@ -292,8 +292,8 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
 
 
 def proven_trial_words(trials: Sequence[Trial]) -> str:
-    """A sentence about the sustained trial with the strongest proof on disk; empty without a
-    sustained trial.
+    """A sentence about the best proof that disks write the load: the proof of a sustained trial.
+    The sentence is empty if no trial is sustained.
     """
     sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
     if not sustained:

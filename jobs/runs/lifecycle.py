@@ -144,7 +144,9 @@ class Body(ABC):
         return True
 
     def resume(self, run: RunState) -> None:
-        """Load the results of an earlier part of the run, after the opening and before any load."""
+        """Load the results of an earlier part of the run; called after the cluster is opened and
+        before any load.
+        """
         return
 
     @abstractmethod

@@ -52,7 +52,8 @@ class LimitRun(Body):
         config: the configuration to search.
         holds: whether a long trial proves the largest limit on disk if `search.steady_s` is not
             set.
-        climbs: whether warm brokers, too, get a growing load that shows where the search begins.
+        climbs: whether a growing load determines the first load of the search even if the brokers
+            are warm.
         checks: whether the search may check for a change of the limit (`search.check_for_change`).
 
     Attributes:
@@ -334,16 +335,16 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 
 
 def _answer(boundary: Boundary) -> tuple[object, ...]:
-    """The values of a boundary; if one of them changes, the boundary is reported again."""
+    """The values of a boundary that cause another report of the boundary if one of them changes."""
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
 
 
 def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dict[str, Line]:
-    """Warm up the brokers at the first message size, and return the lines that begin near the
-    reading.
+    """Warm up the brokers at the first message size. Return each goal's plan of its boundary line,
+    with a first load that follows from the reading of the warm-up.
 
     Args:
-        lines: goal → its searched line.
+        lines: goal → the plan of its boundary line.
         rig: the resources for trials.
         message_bytes: the first message size [B].
     """
@@ -358,7 +359,9 @@ def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dic
 def hinted_lines(
     lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
 ) -> dict[str, Line]:
-    """Set the first load of each line from the reading of a warm-up."""
+    """Set the first load in each plan of a boundary line. The load follows from the reading of a
+    warm-up.
+    """
     idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
     return {
         name: replace(

@@ -81,8 +81,8 @@ class Measurement(ABC):
         return self.unit
 
     def require(self, case: Case) -> None:
-        """Refuse a case that cannot be measured; the attributes of the measurement are checked
-        before.
+        """Refuse a case that cannot be measured. The caller has already checked the case against
+        the attributes of the measurement.
 
         Raises:
             ConfigError: the case cannot be measured; the message has the given value, the expected

@@ -37,7 +37,7 @@ def progress_updater(
 
     Args:
         progress: the progress that the next trial reports.
-        lines: goal → its searched line.
+        lines: goal → the plan of its boundary line.
         finished: goal → its finished points; the caller may append points during the search.
     """
 
@@ -131,7 +131,7 @@ def find_outage_limits(
 
     Args:
         context: the context of the run, with all brokers.
-        lines: the line of one goal, measured with all brokers.
+        lines: the goal → the plan of its boundary line with all brokers; only one goal.
         found: the finished points of `lines`.
         whole: the boundaries of `found`.
     """

@@ -86,8 +86,8 @@ def unknown_run_error(store: TableStore, run_id: str) -> ConfigError:
 
 
 def _why(error: AnalysisException) -> str:
-    """The problem with a table, as the end of a sentence; a missing table is named without Spark's
-    message.
+    """The problem with a table, as the predicate of a sentence. If the table is missing, the text
+    does not contain Spark's message.
     """
     text = str(error).partition("\n")[0].rstrip(".")
     is_absent = "PATH_NOT_FOUND" in text or "TABLE_OR_VIEW_NOT_FOUND" in text

@@ -107,8 +107,8 @@ class ArtifactWriter:
 def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
     """The trials of a boundary point that are evidence for its present limit.
 
-    Trials before a change of the limit are not evidence. Trials that prove a limit on disk always
-    are.
+    Trials before a change of the limit are not evidence. Trials that prove a limit on disk are
+    always evidence.
 
     Args:
         point: the boundary point.
@@ -354,7 +354,9 @@ def _votes_near_limit(
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
-    """A note about a limit of 0, which the cluster or the goal causes, not the load."""
+    """A note about a limit of 0. The cause of such a limit is the cluster or the goal, not the
+    load.
+    """
     over = result.bracket.overloaded
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ""

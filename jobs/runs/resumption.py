@@ -183,7 +183,7 @@ def replay(
     The search decides only from the history, so the replay repeats its decisions.
 
     Args:
-        lines: goal → its searched line.
+        lines: goal → the plan of its boundary line.
         trials: the recorded trials, oldest first.
 
     Raises:
@@ -218,7 +218,9 @@ def replay(
 
 
 def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequence[Trial]:
-    """The trials before the first check of a finished size for a change of its limit."""
+    """The trials before the first trial that checks whether the limit of a finished size has
+    changed.
+    """
     if any(line.checks_at_once for line in lines.values()):
         return trials
     first = next((number for number, each in enumerate(trials) if each.checks), len(trials))
@@ -229,7 +231,7 @@ def _require_all_used(used: int, trials: Sequence[Trial]) -> None:
     if used != len(trials):
         sizes = sorted({trial.point_message_bytes for trial in trials})
         raise ConfigError(
-            f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, and this goal "
-            f"and workload explain {used} trials; expected the configuration of the run's start; "
-            "start a new run without --resume"
+            f"the run has {len(trials)} trials at {', '.join(map(str, sizes))} B, but a search "
+            f"with this goal and workload makes only {used} of them; expected the configuration of "
+            "the run's start; start a new run without --resume"
         )

@@ -3,7 +3,8 @@
 Short trials sustain a burst limit. The steady limit is proven on disk (see
 `metrics.judging.disk_proof`), either by a trial that was long enough, or by a hold. Holds are made
 only for the limit with the largest byte rate; they also prove limits with lower byte rates. A hold
-shows whether the disks write the data of a load, or only memory stores the data.
+shows whether the disks write the data of a load at the rate at which the data arrives. If they do
+not, more and more data waits in memory.
 """
 
 from __future__ import annotations
@@ -67,8 +68,8 @@ def steady_measurer(
     """A measurer whose trials are holds, each with one window of at most `hold_s`.
 
     The window ends once it is proven that disks write the load, or before the memory of a host is
-    full, so that the load does not fail. A window with `failing_load` ends once too few records are
-    acknowledged.
+    full, so that the load does not fail. If the trial offers `failing_load`, the window ends once
+    too few records are acknowledged.
 
     Args:
         rig: the resources for trials.
@@ -195,8 +196,9 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
 
 
 EXPIRIES = 3.5
-"""Longest window of a hold, as a multiple of the age at which the kernel writes pages. The multiple
-is the sum of 1 until the first pages are written, 2 for the proof, and 0.5 for uneven writes.
+"""Longest window of a hold, as a multiple of the age at which the kernel writes pages. The kernel
+writes the first pages after 1 such age; the proof takes 2 more, and 0.5 is a reserve for uneven
+writes.
 """
 EXPECTED_EXPIRIES = 2.25
 """Expected window of a hold in a forecast, as a multiple of the age at which the kernel writes
@@ -319,7 +321,7 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
 
 
 def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
-    """The last trial that sustained the limit, holds excluded; None without such a trial."""
+    """The last trial, except for holds, that sustained the limit; None without such a trial."""
     found = [
         each
         for each in trials
@@ -342,8 +344,8 @@ def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
 def hold_steadily(
     boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
 ) -> tuple[Trial, ...]:
-    """Make holds until a load is proven: the first at the burst limit, others at loads that disks
-    can write.
+    """Make holds until a load is proven. The first hold offers the burst limit; each further hold
+    offers a load that the disks can write, computed from the earlier holds.
 
     Args:
         boundary: the limit of the first hold.
@@ -469,10 +471,11 @@ class SteadyAnswer:
     def _implied(
         self, boundary: Boundary, pattern: TrafficPattern, proven: Trial
     ) -> Boundary | None:
-        """The steady limit of a point, computed from a hold at another point by the bytes of the
-        batches.
+        """The steady limit of a point, computed from a hold at another point: the highest load up
+        to the burst limit at which the brokers receive no more bytes per second than in the hold.
 
-        The result is None if the load does not change these bytes, or if no load is light enough.
+        The result is None if the number of bytes does not grow with the load, or if no load is
+        light enough.
         """
         rate, held = _written_per_s(pattern), _written_per_s(proven.pattern)
         share = min(1.0, held / rate) if rate else 1.0

@@ -48,8 +48,8 @@ class Calibration:
     def measure(self, context: RunContext, topics: PointTopics, message_bytes: int) -> None:
         """Measure the handler times once in a run, on warm brokers.
 
-        The limits for this message size are known before, so a failure is only a warning. If a
-        guard tripped, the run ends before its next load.
+        When this method is called, the search has already found the limits, so a failure is only a
+        warning. If a guard tripped, the run ends before its next load.
         """
         stated = stated_handler_times(context.environment, context.addresses)
         if not stated or self._times or context.config.axis not in (NP, SCALE):
@@ -98,8 +98,8 @@ def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
 def _light(
     context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
 ) -> TrafficPattern:
-    """The heaviest load with an idle fraction of at least `IDLE_LEAST`, by the handlers' stated
-    times.
+    """The heaviest load at which the handlers' idle fraction is at least `IDLE_LEAST`, computed
+    from the handlers' stated times.
     """
     phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
     size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1

@@ -1,7 +1,7 @@
 """The canaries: a small producer and a small consumer on a topic with one partition on each broker.
 
-Canaries run from before the first load to the end of the run. Their latencies show how a load
-affects other clients. Canaries send few records, so that they do not load the brokers.
+The canaries start before the first load and stop at the end of the run. Their latencies show how a
+load affects other clients. Canaries send few records, so that they do not load the brokers.
 """
 
 from __future__ import annotations
@@ -146,7 +146,9 @@ class Canaries:
         return self.windows(now_s - AFTER_S, now_s)
 
     def worst(self) -> CanaryReading | None:
-        """The reading of the broker whose clients wait longest now; None without enough records."""
+        """The reading of the broker at which the canaries' present latency is highest; None without
+        enough records.
+        """
         return worst_of(self.times(), self._rest, self._clock() - RECENT_S)
 
     def sent(self, partition: int) -> int:

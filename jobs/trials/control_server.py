@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 
 
 class AckedProgress:
-    """The number of acknowledged records of all tasks over time, at each moment that all tasks have
-    reported.
+    """The number of records that all tasks together have acknowledged, for each time for which
+    every task has sent a report.
 
     Reports are summed as soon as all tasks have reported, so that a query takes the same memory and
     time for any number of tasks. The sum begins at 0 in each window.
@@ -106,8 +106,8 @@ class _Window:
     """The reports on one window.
 
     Attributes:
-        sums: (seconds since the window's start, records) for each moment that all tasks have
-            reported.
+        sums: (seconds since the window's start, records of all tasks), one pair for each time for
+            which every task has sent a report.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -228,7 +228,7 @@ class TaskChannel:
     def acked(self) -> list[tuple[float, int]]:
         """List (seconds since the window's start, records that all tasks acknowledged since then).
 
-        The list contains only moments that every task has reported, oldest first.
+        The list is sorted by time, and contains only times for which every task has sent a report.
         """
         return self._acked.of_current_window()
 
@@ -254,7 +254,8 @@ class TaskChannel:
         return [parse_window(each) for each in self.windows.pop(number).values()]
 
     def end_after(self, window_s: float) -> None:
-        """End the measured window once it has this length, which it must not have yet.
+        """End the measured window once it has this length, which must be longer than the window's
+        present length.
 
         Args:
             window_s: length of the window [s].
@@ -270,8 +271,8 @@ class TaskChannel:
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window once the load has lasted for this time, which must be in the
-        future.
+        """Begin the measured window once the load has lasted for this time; the load must not have
+        lasted so long yet.
 
         Args:
             warmup_s: time from the start of the load to the start of the window [s].

@@ -76,7 +76,9 @@ def overload_lasts(load: RunningLoad, now_s: float) -> bool:
 def _progress(
     load: RunningLoad, samples: Samples, window: tuple[float, float], acked: Acked
 ) -> Iterator[Progress]:
-    """The progress of a window towards its verdict, for each goal."""
+    """For each goal, the evidence in a window so far, from which the stop rule decides whether the
+    verdict is certain.
+    """
     slices = Slices(
         samples.nodes,
         sorted(load.brokers),

@@ -56,8 +56,8 @@ RENEWAL_S = 10.0
 """Time for which the load of other clients is measured after a trial in which it changed [s]."""
 OTHERS_PATIENCE_S = 15.0
 """If brokers are busier than before the run and other clients load them more, the load of other
-clients is measured again after this time [s]. After this time, no part of the load is left over
-from the run.
+clients is measured again after this time [s]. After this time, the brokers have finished all work
+of the run's own load.
 """
 BEHIND_IDLE = 0.05
 """Request handlers still process waiting requests if their idle fraction is below this value
@@ -180,8 +180,8 @@ class Gates:
         return (window.request_queue_max or 0.0) > waiting or idle < BEHIND_IDLE
 
     def _forget_looks(self) -> None:
-        """Keep only the readings of the last seconds, for the length of a new measurement, but at
-        least one reading.
+        """Keep only the newest readings that together are at most as long as a new measurement, but
+        at least one reading.
         """
         kept: list[tuple[float, ClientTraffic]] = []
         for at_s, seen in reversed(self.last_load.looks):
@@ -200,7 +200,9 @@ class Gates:
         return [seen for at_s, seen in self.last_load.looks if at_s >= since_s]
 
     def _watch_others(self, seconds: float) -> Sequence[BrokerSample]:
-        """Poll the brokers every second for this time [s], without our load; return the last."""
+        """Poll the brokers every second for this time [s], without the run's load; return the last
+        poll.
+        """
         until_s, before = self.clock() + seconds, self._polled
         while self.clock() < until_s:
             self.pause(LOOK_S)
@@ -210,7 +212,7 @@ class Gates:
         return self._polled
 
     def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
-        """Keep the traffic between two polls without our load; return False if the traffic is
+        """Keep the traffic between two polls without the run's load; return False if the traffic is
         unknown.
         """
         seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
@@ -220,8 +222,8 @@ class Gates:
 
     @property
     def level(self) -> Level | None:
-        """The usual load of other clients, measured without our load; None if the metrics do not
-        show it.
+        """The usual load of other clients, measured without the run's load; None if the metrics do
+        not show it.
         """
         looks = self._recent_looks() or [seen for _, seen in self.last_load.looks[-1:]]
         if not self.is_shared:
@@ -231,14 +233,14 @@ class Gates:
 
     @property
     def at_rest(self) -> AtRest:
-        """The brokers' readings, measured without our load."""
+        """The brokers' readings, measured without the run's load."""
         level = self.level
         written_per_s = 0.0 if level is None else level.written.mean
         return AtRest(written_per_s, self.idle_at_rest, self.polls_at_rest)
 
     @property
     def idle_at_rest(self) -> float:
-        """Lowest idle fraction of any broker's request handlers without our load [ratio].
+        """Lowest idle fraction of any broker's request handlers without the run's load [ratio].
 
         The fraction was measured before the run, or later after a change in the load of other
         clients. The result is 1 if the fraction is unknown, and on brokers without other clients,
@@ -372,7 +374,8 @@ class Gates:
     ) -> bool:
         """Whether other clients loaded the brokers between two polls more than usual.
 
-        The result is False while brokers still process waiting requests, because these may be ours.
+        The result is False while brokers still process waiting requests, because these may be
+        requests of the run.
         """
         earlier, later = look
         if any(self._is_behind(each) for each in windows_between(self.source, earlier, later)):
@@ -418,7 +421,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     Args:
         context: the open resources of the run.
         warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
-        climbs: whether warm brokers also get a growing load, which shows where the search begins.
+        climbs: whether a growing load determines the first load of the search even if the brokers
+            are warm.
     """
     if warm_up_max_s:
         gates = Gates(context, FirstLoads(context, warm_up_max_s, climbs))

@@ -68,8 +68,8 @@ STOP = "stop"
 """Name of the topic that stops a run; on the cluster, `cluster.name_prefix` precedes this name."""
 
 HARM_S = 15.0
-"""Harm to other clients stops the run if the harm lasts for this time [s]; the trial of a certain
-overload ends sooner.
+"""Harm to other clients stops the run if the harm lasts for this time [s]. If the verdict of a
+trial is certainly an overload, the trial ends sooner.
 """
 
 _NAMED_MAX = 3
@@ -350,7 +350,9 @@ class Guards:
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """A sentence that a load of unknown volume reached the limit; None below the limit."""
+        """A sentence for a load of unknown volume that has used up the limit of written bytes; None
+        below the limit.
+        """
         most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
             return None
@@ -373,9 +375,7 @@ class Guards:
         self.require_healthy()
 
     def refusal(self, pattern: TrafficPattern) -> str | None:
-        """The reason for which `admit` would stop the run before a load; None if the load may
-        begin.
-        """
+        """The reason why `admit` would stop the run before a load; None if the load may begin."""
         return (
             self.times.refusal(time.time(), pattern.phases.load_s)
             or self.cap_violation(pattern)

@@ -36,7 +36,7 @@ class OthersSeen:
     """The readings of other clients while a load runs; unknown readings are None.
 
     Attributes:
-        level: the usual load of other clients, without our load.
+        level: the usual load of other clients, without the run's load.
         messages_per_s: messages that other clients write [1/s].
         errors_per_s: errors in the answers to other clients' produce requests, counted for each
             partition [1/s].
@@ -186,7 +186,7 @@ class BrokerAbsence:
         self.why = f"{named} left the cluster" if missing else lacking
 
     def stop_reason(self, now_s: float) -> str | None:
-        """The reason why the run has to end and not to wait for brokers; None if it may wait."""
+        """The reason why the run has to end instead of waiting for brokers; None if it may wait."""
         if self.why is None or self._began_s is None:
             return None
         waited_s = now_s - self._began_s

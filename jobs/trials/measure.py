@@ -53,17 +53,17 @@ session.
 _log = logging.getLogger(__name__)
 
 REPLICATED_DEADLINE_S = 15.0
-"""Longest wait before end offsets are read, until followers have fetched the acknowledged records
-[s].
+"""Longest time to wait for followers to fetch the acknowledged records before the end offsets are
+read [s].
 """
 
 LOOK_S = 0.25
 """Interval between two checks of the followers, and of the end of a window [s]."""
 
 SAMPLES_AFTER = 2.0
-"""Number of sampling intervals around the end of a window. The samples of this time after the end
-are awaited, and the samples of this time before the end are kept for the next window. Each window
-thus has samples on both sides of its edges.
+"""A number of sampling intervals. For at most this number of intervals after the end of a window,
+the run waits for further samples. The samples of the same number of intervals before the end are
+kept for the next window. Each window thus has samples on both sides of its edges.
 """
 
 

@@ -36,7 +36,7 @@ class OthersHarm:
 
     Args:
         load: the running load.
-        level: the usual load of other clients, without our load; None if it is unknown.
+        level: the usual load of other clients, without the run's load; None if it is unknown.
     """
 
     load: RunningLoad
@@ -101,7 +101,9 @@ class OthersHarm:
         )
 
     def _own_by(self, at_s: float, column: int) -> float:
-        """The count of our own clients at a time, interpolated between two checks."""
+        """The number of messages or errors of the run's own clients at a time, interpolated between
+        two checks.
+        """
         before = max((each for each in self._own if each[0] <= at_s), default=None)
         after = min((each for each in self._own if each[0] > at_s), default=None)
         if before is None or after is None:

@@ -17,8 +17,9 @@ class PointTopics:
     for the deletion.
 
     The context manager deletes the topics and the run's consumer groups at its end. A failed
-    deletion is only a warning, because remaining topics do not change the results. `close` tries
-    again with the next topics, and the last warning contains the command that deletes the topics.
+    deletion is only a warning, because remaining topics do not change the results. Each later call
+    of `close` also tries to delete the remaining topics. The last warning contains the command that
+    deletes them.
     """
 
     def __init__(self, context: RunContext) -> None:

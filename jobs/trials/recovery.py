@@ -31,14 +31,14 @@ counter when the wait ends, up to 0.3 s late, so a broker without load may show 
 measurement.
 """
 UNNOTED_S = 0.15
-"""Mean idle time of each handler that the counter lacks in a measurement just after the last
-request [s]. The counter does not contain the current wait yet; the next measurement contains it.
-After 12 loads the measured idle fraction was 0.79 to 0.87 in the first second of rest, and 1.0 in
-the next second.
+"""A handler's idle counter does not contain the wait that is in progress; the next measurement
+contains it. In a measurement just after the last request, the counter of a handler therefore lacks
+this idle time on average [s]. After 12 loads the measured idle fraction was 0.79 to 0.87 in the
+first second of rest, and 1.0 in the next second.
 """
 IDLE_LOSS = 0.1
-"""Largest loss of idle fraction since the start of the run with which brokers are still at rest
-[ratio], because other clients may use the brokers.
+"""A broker is still at rest if its idle fraction is lower than at the start of the run by at most
+this value [ratio]. Other clients, which may use the broker, can cause such a difference.
 """
 DISK_GAIN = 2.0
 DISK_SPARE_BYTES_PER_S = 1e6
@@ -47,7 +47,8 @@ DISK_SPARE_BYTES_PER_S = 1e6
 """
 LAGGING = "records behind"
 DISK_PATIENCE_S = 10.0
-"""Longest wait for the brokers' writes to disk if everything else is at rest [s]."""
+"""Longest wait for the end of the brokers' writes to disk, if the brokers are otherwise at rest
+[s]."""
 
 
 @dataclass(frozen=True)
@@ -226,8 +227,8 @@ before the run, plus `SPARE_BYTES` [B].
 """
 
 QUIET_BYTES_PER_S = 1e6
-"""If the disks of log directories write at a lower rate [B/s], the waiting pages of the host are
-not on these disks.
+"""If the disks of log directories write at a lower rate than this [B/s], the unwritten pages of the
+host belong to other disks.
 """
 
 
@@ -268,7 +269,7 @@ class WriteBack:
 def are_log_disks_quiet(earlier: HostSample, later: HostSample) -> bool:
     """Whether the disks of log directories are known and wrote almost nothing between two samples.
 
-    If the result is True, the host's waiting pages belong to other disks.
+    If the result is True, the host's unwritten pages belong to other disks.
     """
     disks, is_known = log_disks_of(later)
     names = [f"{readings.DISK_WRITTEN_BYTES}:{each}" for each in disks]
@@ -283,8 +284,9 @@ def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | Non
     """The reason why a host is not at rest: it still has to write pages of a load; None if it is at
     rest.
 
-    Dirty pages below the threshold at which the kernel starts to write them are ignored: a host
-    without load keeps such pages for half a minute, and they do not affect a trial.
+    Dirty pages are ignored while their size is below the threshold at which the kernel starts to
+    write them. A host without load keeps such pages for half a minute, and they do not affect a
+    trial.
 
     Args:
         now: the present sample of the host.

@@ -1,7 +1,7 @@
 """The proof of the exporters' series, which the first load of a warm-up must change as expected.
 
-If counts are computed from one-minute rates, polls before and after a load wait for updates of
-these rates.
+If counts are computed from one-minute rates, the run polls the brokers before and after a load only
+once these rates are updated.
 """
 
 from __future__ import annotations

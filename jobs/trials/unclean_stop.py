@@ -24,8 +24,8 @@ POLL_S = 0.05
 
 @dataclass
 class UncleanStop:
-    """Kills the broker with the highest id once; as in a power failure, its leaders do not move
-    before.
+    """Kills the broker with the highest id once. As in a power failure, the broker does not hand
+    over its leaders to other brokers before it ends.
 
     Attributes:
         cluster: the cluster under load.

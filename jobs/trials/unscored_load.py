@@ -115,7 +115,8 @@ def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
 LOADS_MAX = 10
 """Largest number of loads that build one backlog."""
 SPARE_S = 1.0
-"""Time by which a load is longer than the missing records need at its rate [s]."""
+"""A load that builds a backlog lasts longer by this time than the missing records take at the
+load's rate [s]."""
 CLOSED_LOOP_S = 30.0
 """Length of a load of producers without a rate [s]."""
 LOAD_MAX_S = 86_400.0

@@ -2,9 +2,9 @@
 
 A first trial at a guessed load may exceed the limit of a shared cluster many times. A climb begins
 with a small share of the load of other clients, at most doubles every few seconds, and ends within
-two seconds after a step that is too large. A climb is no evidence for a limit; it only shows where
-the search begins. On cold brokers, whose JVMs have just started, the climb stays at its last load
-until the brokers no longer become faster.
+two seconds after a step that is too large. A climb is not evidence for a limit; it only determines
+the first load of the search. On cold brokers, whose JVMs have just started, the climb stays at its
+last load until the brokers no longer become faster.
 """
 
 from __future__ import annotations
@@ -248,8 +248,8 @@ start of its load. Each reading saves a trial.
 """
 
 BUSY_LEAST = 0.2
-"""Minimum busy share of the generator's busiest task for an estimate of the highest load that the
-generator can offer [ratio].
+"""The highest load that the generator can offer is estimated only if the generator's busiest task
+was busy for at least this share of the time [ratio].
 """
 
 FAILED_MAX = 2
@@ -262,7 +262,8 @@ class FirstLoads:
     Args:
         context: the open resources of the run.
         load_max_s: longest time under load [s].
-        climbs: whether warm brokers, too, get a climb, which shows where the search begins.
+        climbs: whether a climb determines the first load of the search even if the brokers are
+            warm.
 
     Attributes:
         proof: proves the exporters' series with the first load.
