@@ -214,7 +214,8 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
 
 
 REQUEST_S = 110e-6
-"""CPU time that a produce request with one batch and the response need on slow cores [CPU-s]."""
+"""CPU time that a producer on a slow core needs for one produce request with one batch, including
+the response [CPU-s]."""
 
 BYTES_PER_S = 2e9
 """Payload that producers with large batches send for each second of CPU time [B/CPU-s]."""

@@ -147,12 +147,12 @@ class Demand:
         growth: growth of the payload rate until the next purchase of brokers [ratio].
         offline: share of brokers that may be offline while the others carry the load [ratio].
         headroom: share of a broker's limit that must stay unused [ratio].
-        link_mbit_per_s: speed of a broker's network link in each direction [Mbit/s]; None if the
-            link is not planned.
+        link_mbit_per_s: speed of a broker's network link in each direction [Mbit/s]; None to ignore
+            the link.
         scale: the load as a multiple of the measured mix, before growth [ratio]; None if the
             traffic is not a mix.
         parts: the parts of the mix; empty if the traffic is not a mix.
-        retention_hours: retention time of records [h]; None if storage is not planned.
+        retention_hours: retention time of records [h]; None to ignore storage.
         disk_gb: disk space of a broker for records [GB]; None without `retention_hours`.
         compression_ratio: size of records before compression divided by their size after
             compression [ratio].
@@ -189,7 +189,7 @@ class Demand:
         If the demand has a scale, the payload rate is computed from the scale. Otherwise the scale
         is computed from the payload rate.
         """
-        assert limit.mix_mb_per_s, "the limit has no rate of a mix"
+        assert limit.mix_mb_per_s, "the limit was not measured with a mix"
         once, scale = limit.mix_mb_per_s, self.scale
         return replace(
             self,
@@ -254,16 +254,16 @@ class Provision:
     Attributes:
         brokers: number of brokers to buy, the highest number that any resource requires.
         binds_first: the resource that requires this number.
-        brokers_for_limit: number of brokers, computed from the limit itself and not from its lower
-            end.
+        brokers_for_limit: number of brokers that the limit itself would require, in place of its
+            lower end.
         limit_mb_per_s_per_broker: the limit of a broker at the demand's message size and
             replication factor [MB/s].
         low_mb_per_s_per_broker: lower bound of the range in which the limit lies on 90 % of days
             [MB/s]; None if it equals the limit.
         plan_mb_per_s_per_broker: highest planned load of a broker, with all brokers up [MB/s].
         mb_per_s_per_broker: load of each broker at the full demand, with all brokers up [MB/s].
-        headroom: unused share of `low_mb_per_s_per_broker` at the load `mb_per_s_per_broker`
-            [ratio]. If there is no lower end, it is the unused share of the limit.
+        headroom: unused share of a broker's limit at the load `mb_per_s_per_broker`, computed from
+            the lower end of the limit if it is known [ratio].
         headroom_offline: the same share as `headroom`, if `offline` brokers are offline [ratio].
         offline: number of brokers that may be offline, rounded up.
         needs: the number of brokers that each resource requires.
@@ -406,8 +406,8 @@ def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_li
 
 
 def _between_zones(demand: Demand, needed: float) -> str:
-    """A sentence about the monthly traffic between zones that producers, followers and consumer
-    groups cause.
+    """A sentence about the monthly traffic between zones. Producers, followers and consumer groups
+    cause this traffic.
     """
     zones = demand.zones or 1
     away = 1.0 - 1.0 / zones
@@ -419,7 +419,7 @@ def _between_zones(demand: Demand, needed: float) -> str:
     gb = needed * weighted(demand, crossing) / demand.compression_ratio * 730 * 3.6
     return (
         f"about {gb:,.0f} GB a month cross the borders of {zones} zones, if every zone has "
-        "clients and groups read from leaders"
+        "clients, and consumer groups read from leaders"
     )
 
 

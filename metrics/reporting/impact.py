@@ -17,11 +17,11 @@ class Impact:
     """The effect of a run on other clients. A value is None if it is not known.
 
     Attributes:
-        p99_before_ms: time that clients waited for an acknowledgement before the run: the p99 of
-            the canaries at the slowest broker [ms].
-        p99_sustained_ms, p99_overloaded_ms: longest such time in the sustained trials, and in the
-            overloaded trials [ms].
-        p99_after_ms: longest such time in the last seconds of the run, after the last load [ms].
+        p99_before_ms: 99th percentile of the canaries' acknowledgement latency at the slowest
+            broker, before the run [ms].
+        p99_sustained_ms, p99_overloaded_ms: highest such latency in the sustained trials, and in
+            the overloaded trials [ms].
+        p99_after_ms: highest such latency in the last seconds of the run, after the last load [ms].
         canary_records: number of records that the canaries sent in all windows.
         canary_failures: number of records of the canaries that were refused or lost.
         heaviest_mb_per_s: highest payload rate of a load [MB/s].

@@ -272,7 +272,8 @@ class SizeAnswer:
     Attributes:
         size: the message size with its unit. If a broker was offline, the text also has the state
             of the cluster.
-        figure: the load that lasts, such as `14.5 MB/s` or `at least 14.5 MB/s`.
+        figure: the highest load that lasts, or a bound of it, such as `14.5 MB/s` or `at least 14.5
+            MB/s`.
         beside: the load in other units, and the 90 % interval of the limit; empty if no load was
             sustained.
         broker: the load of one broker; empty if no load was sustained.

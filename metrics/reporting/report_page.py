@@ -167,7 +167,7 @@ brokers for each trial.
 LOWER, UPPER = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
-"""The sides of brackets that a trial decided: (`LOWER` or `UPPER`, goal)."""
+"""The sides of brackets that come from one trial, each as (`LOWER` or `UPPER`, goal)."""
 
 
 @dataclass(frozen=True)
@@ -176,8 +176,7 @@ class ListedTrial:
 
     Attributes:
         trial: the trial.
-        sides: for each goal, the side of the bracket (sustained or overloaded) that the trial
-            decided.
+        sides: for each goal, the side of the bracket (sustained or overloaded) that comes from it.
         brokers_shown: number of brokers whose windows are shown.
     """
 
@@ -214,7 +213,7 @@ def listed_trials(
 ) -> tuple[ListedTrial, ...]:
     """All trials of a run in chronological order.
 
-    Each trial has the sides of brackets that it decided.
+    Each trial has the sides of brackets that come from it.
     """
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)
@@ -231,9 +230,9 @@ def belongs_to(trial: Trial, boundary: Boundary) -> bool:
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:
-    """Trial number → the sides of brackets that the trial decided.
+    """Trial number → the sides of brackets that come from the trial.
 
-    If several trials had the same load, the last one counts.
+    If several trials at the load of a side have the side's verdict, the last one counts.
     """
     found: dict[tuple[str, int, str], int] = {}
     for trial in trials:

@@ -6,9 +6,10 @@ balancer, a translated address or a service of Kubernetes, one process may answe
 brokers, or several processes may answer for one broker. The figures show both cases:
 
 - Two nodes are one process if no counter of one node exceeds the same counter of the other node in
-the next poll, and if their constant readings are equal. The counters of two JVMs always differ, at
-least by some nanoseconds of waiting time or CPU time. - Several processes answer for a node if a
-counter falls, or if the uptime grows by more than the time between two polls.
+  the next poll, and if their constant readings are equal. The counters of two JVMs differ at least
+  by some nanoseconds of waiting time or CPU time.
+- Several processes answer for a node if a counter falls, or if the uptime grows by more than the
+  time between two polls.
 """
 
 from __future__ import annotations

@@ -80,8 +80,8 @@ class TickedCount:
     Attributes:
         at_s: time at which the rate was last read [s since the epoch].
         rate: the rate at that time [unit of the count / s].
-        rounding: smallest rounding error of all rates read so far. The smallest error counts,
-            because a rate whose last digits are zeros seems to be rounded more strongly than it is.
+        rounding: smallest rounding error of all rates so far. The smallest error is used, because a
+            rate that ends in zeros appears to have fewer digits than it has.
         earliest_s, latest_s: earliest and latest possible time of the last tick [s since the
             epoch].
         count: number of events [unit of the count].

@@ -79,10 +79,9 @@ class Selector:
         factor: factor that converts the number of the series to the unit of the reading.
         is_start_time: True if the number is the start time of the process [s since the epoch], and
             the reading is the time since then [ms].
-        has_total: True if the selector's name ends in `_total`. If two series differ only in this
-            suffix, the series with the same ending as the selector is preferred.
-        is_exact: True if the selector matches only series whose names agree with it in the suffix
-            `_total`.
+        has_total: True if the selector's name ends in `_total`. Of two series that differ only in
+            this suffix, the series with the selector's ending is preferred.
+        is_exact: True if the suffix `_total` of a matched series must agree with `has_total`.
         is_rate: True if the number is a meter's one-minute rate.
     """
 
@@ -318,8 +317,9 @@ def missing_readings(
 def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
     """The roles of a process, from its readings.
 
-    Only brokers show replicas. If a process shows `active_controller`, it is a controller unless it
-    is a broker without the epoch of KRaft's quorum.
+    Only brokers show replicas. A process that shows `active_controller` is a controller. The only
+    exception is a broker that does not show the epoch of a KRaft quorum, because brokers with
+    ZooKeeper also show `active_controller`.
     """
     is_broker = any(each in values for each in _OF_REPLICAS) or ACTIVE_CONTROLLER not in values
     is_controller = ACTIVE_CONTROLLER in values and (not is_broker or CONTROLLER_EPOCH in values)

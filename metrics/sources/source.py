@@ -76,15 +76,15 @@ class NodeInfo:
         facts: further facts for the comparison of two runs, such as `jvm.version`.
         lacks: readings of the process's roles that the source cannot read.
         poll_s: time for which one poll keeps the process busy [s], or 0 if it is negligible.
-        controller_share: largest share of the time since the start for which a controller's
-            handlers were busy [ratio], or None if the broker's handlers have their own metric.
+        controller_share: largest possible busy share of a controller's handlers since the start
+            [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
         choices: one clause for each choice between several series.
-        refused: one clause for each reason why a reading is missing although the page shows series
-            for it.
+        refused: reasons why readings are missing although the page shows series for them, one
+            clause each.
         rates: readings whose counts are computed from one-minute rates.
-        interval_s: time between two samples if another program, such as a Prometheus server, takes
-            the samples [s], or 0 if the source takes a sample at each poll.
+        interval_s: time between two samples if a Prometheus server takes them [s], or 0 if the
+            source takes a sample at each poll.
         spared_s: minimum time between two samples of a broker with many partitions [s], or 0 if
             there is no minimum.
     """

@@ -64,9 +64,9 @@ class Capacity:
         limit_error: standard deviation of `limit`.
         low, high: ends of the limit's 90 % interval, divided by the best estimate of the limit
             [ratio].
-        counts: whether the answer depends on this resource. bend: error that arises because the use
-            is not exactly a line over the load: half of the 90 % interval of ln(answer), divided by
-            ln(answer) [ratio].
+        counts: whether the answer depends on this resource.
+        bend: half of the 90 % interval of ln(answer), divided by ln(answer), if the only error is
+            that the use is not exactly a line over the load [ratio].
     """
 
     at_rest: float

@@ -462,7 +462,7 @@ def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> lis
     ]
     if not found:
         raise NoConclusionError(
-            f"run {run_id} has no closed bracket, and headroom is the distance to a limit; "
+            f"run {run_id} has no closed bracket, so its limit is unknown; "
             "expected a limit that was measured with all brokers; finish the run with redline "
             "find-limit --resume, or omit --run for an estimate"
         )

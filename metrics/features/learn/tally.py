@@ -203,15 +203,14 @@ class BatchTally:
         batch_records: number of records → number of batches with this many records.
         batch_sizes: size [B] → number of batches of this size.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
-        wide_ms: the estimated time for which batches were open, if records arrive at random [ms].
-            For each batch with n > 1 records, `wide_ms` includes the time between first and latest
-            record, multiplied by n/(n - 1).
+        wide_ms: the same sum if records arrive at random: each time of a batch with n > 1 records
+            is multiplied by n/(n - 1) [ms].
         last_ms: time of the latest record [ms since the epoch].
-        followers: number of records that are not the first one in their batch. Batches with append
-            times of the broker are left out.
+        followers: number of records that are not the first one in their batch, without batches that
+            have the broker's append times.
         spans: time between the first and the latest record [ms] → number of batches with several
-            records and with this time.
-        idempotent, transactional: number of batches of idempotent and of transactional producers.
+            records that have this time.
+        idempotent, transactional: number of batches of such producers.
         markers: number of transaction markers.
         append_times: number of batches with append times of the broker (LogAppendTime).
         older: number of message sets with a format older than v2.

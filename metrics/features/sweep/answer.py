@@ -417,8 +417,8 @@ class SweepAnswer(SweepRecord):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """A sentence on the assumption of the intervals; empty if the repeats measure
-        the spread.
+        """A sentence about the standard deviation that the intervals assume; empty if the repeats
+        measure it.
         """
         if all(each.effect is None or each.by_repeats for each in self.effects):
             return ()
