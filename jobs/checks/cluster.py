@@ -57,8 +57,8 @@ def history_findings(
     """A finding about the last day: the broker whose request handlers were the busiest, and the
     time at which they were the busiest.
 
-    The list is empty if the source has no history, or if brokers and controllers share their
-    request handlers.
+    The list is empty if the source has no history, or if a broker is also a controller, so that
+    both share the request handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
     if is_shared or not isinstance(source, KeepsHistory):

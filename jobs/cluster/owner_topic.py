@@ -1,8 +1,8 @@
 """The topic in which the owner of a cluster states bounds for the loads of all runs.
 
-The topic is compacted and has one partition. Its last record with the key `bounds` states the
-bounds. Only the owner should have permission to write to the topic. Two small requests show whether
-the topic changed.
+The topic is compacted and has one partition. The topic's last record with the key `bounds` states
+the bounds. Only the owner should have permission to write to the topic. Two small requests show
+whether the topic changed.
 
 The module also decodes the records of a batch, up to a limit of the decompressed size.
 """

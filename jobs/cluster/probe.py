@@ -1,8 +1,8 @@
 """A probe: one record of the run's workload, written to each broker and read back.
 
 Brokers check some rules only when a record arrives: limits on timestamps, the policy of a plugin,
-and the minimum number of in-sync replicas. The description of a topic does not show all of these
-rules.
+and the minimum number of in-sync replicas. The description of a topic does not show all rules that
+brokers apply to records.
 """
 
 from __future__ import annotations

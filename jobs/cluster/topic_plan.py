@@ -162,8 +162,8 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value of the property is a time that is computed from the run's id. It is less than two
-    years, because Kafka services may refuse a longer time.
+    The value of the property is a time that is computed from the run's id. The time is less than
+    two years, because Kafka services may refuse a longer time.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
@@ -421,8 +421,8 @@ class Leftover:
         kind: `topic` or `group`.
         name: name of the topic or id of the group.
         run_id: id of the run that created the topic or group; empty if there is no proof.
-        is_locked: whether that run held the cluster's lock. Such a run has ended if another process
-            holds the lock.
+        is_locked: whether that run held the cluster's lock. A run that held the lock has ended if
+            another process holds the lock now.
     """
 
     kind: str

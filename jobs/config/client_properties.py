@@ -49,8 +49,8 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, 
 
     Args:
         path: the properties file.
-        own: keys of the cluster's own file. These keys take precedence, and the properties that
-            they replace are not checked.
+        own: keys of the cluster's own file. The keys of this file take precedence, and properties
+            that a key replaces are not checked.
 
     Raises:
         ConfigError: the file cannot be read, or has a property that is not supported.

@@ -119,8 +119,9 @@ class Cluster(ConfigModel):
             brokers from them.
         cluster_id: the expected id of the cluster; a run on a cluster with another id ends with
             exit code 2 (docs/shared-clusters.md#the-right-cluster).
-        client_properties: a `client.properties` file of Kafka's tools. It supplies the addresses
-            and the security settings that this file does not have (docs/client-properties.md).
+        client_properties: a `client.properties` file of Kafka's tools. The properties file supplies
+            the addresses and the security settings that the cluster's file does not have
+            (docs/client-properties.md).
         name_prefix: prefix of the names of topics, consumer groups (including the lock),
             transactional ids and client ids of runs, and of the topic that stops a run. ACLs on the
             prefix apply to all these names.

@@ -1,6 +1,7 @@
 """Goals: thresholds for trials, guards of the cluster, and bounds of the search.
 
-The module also reads the bounds that a cluster's owner states, and combines them with the goal's.
+The module also reads the bounds that a cluster's owner states, and combines them with the goal's
+bounds.
 """
 
 from __future__ import annotations
@@ -354,8 +355,8 @@ def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
 
 
 def _stricter(name: str, own: Any, bound: Any) -> Any:
-    """The stricter of two values of a limit. None means no limit; for `pause_max_s`, None means no
-    pause.
+    """The stricter of two values of a limit. The value None means that there is no limit; for
+    `pause_max_s`, it means that the run does not pause.
     """
     if bound is None:
         return own

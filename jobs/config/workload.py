@@ -88,8 +88,9 @@ class Workload(ConfigModel):
         np: number of producers for a search along another axis than np; not given for a search
             along np.
         mix: name → part of a mix, which offers several traffic patterns in one load
-            (docs/mixes.md). Each part has `producers`, one `message_bytes`, and the sections
-            `producer`, `payload`, `topic` and `consumers`; the workload then has none of these.
+            (docs/mixes.md). Each part of a mix has `producers`, one `message_bytes`, and the
+            sections `producer`, `payload`, `topic` and `consumers`; a workload with parts has none
+            of these keys itself.
     """
 
     name: Name

@@ -1,9 +1,9 @@
 """The jars of Delta, Kafka and the exporter, which are downloaded once and then cached.
 
-The Spark setting `spark.jars.packages` would use the network at every start. `python -m
-jobs.setup.jars` downloads the jars for a first run, and for the Kafka versions on its command line.
-The cache has sets of jars. Each set is downloaded once, either completely or not at all, and is
-verified before use.
+The module replaces the Spark setting `spark.jars.packages`, which would need the network at every
+start. `python -m jobs.setup.jars` downloads the jars for a first run, and for the Kafka versions on
+its command line. The cache has sets of jars. Each set is downloaded once, either completely or not
+at all, and is verified before use.
 
 The module also compiles the project's own Java classes to jars for the class path of another JVM,
 such as a broker's JVM. Janino, the compiler in Spark's package, compiles the classes in a separate

@@ -119,7 +119,9 @@ def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
 
 
 def _elsewhere(spec: importlib.machinery.ModuleSpec | None, ours: Path) -> str:
-    """The path of a package outside of `ours`; empty if the package is inside or does not exist."""
+    """The path of a package if Python imports it from outside of `ours`; empty if the package is
+    inside or does not exist.
+    """
     if spec is None:
         return ""
     places = list(spec.submodule_search_locations or [spec.origin or ""])

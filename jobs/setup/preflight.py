@@ -194,7 +194,9 @@ def memory_problem(machine: Machine, needed_bytes: int = MIN_MEMORY_BYTES) -> st
 
 
 def available_memory_bytes(machine: Machine) -> int | None:
-    """Lowest limit of available memory: kernel, container or `ulimit -v` [B]; None if unknown."""
+    """The smallest of these amounts [B]: the available memory of the machine, the free memory below
+    the container's limit, and the limit of `ulimit -v`; None if all are unknown.
+    """
     limits = (_kernel_available(machine), _cgroup_available(machine), _address_space())
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None

@@ -91,8 +91,8 @@ class Inbox:
 
     Attributes:
         terminations: number of received signals that request the end.
-        is_owner_gone: True once the owner has ended. Its end shows in one of two ways: the other
-            end of the channel is closed, or this process has another parent.
+        is_owner_gone: True once the owner has ended, that is, once the other end of the channel is
+            closed or this process has another parent.
         is_detached: True once the testbed continues without its owner.
     """
 

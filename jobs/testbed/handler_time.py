@@ -3,8 +3,8 @@ limit.
 
 A broker calls its authorizer once for each produce request, on the request handler's thread, to
 check the permission for the topics. This authorizer allows every operation; it first waits for a
-configured time whenever it checks a produce request. It implements only Kafka's public interface,
-which exists since Kafka 2.4.
+configured time whenever it checks a produce request. The authorizer implements only Kafka's public
+interface, which exists since Kafka 2.4.
 
 The wait parks the thread and costs no CPU time. The kernel wakes the thread slightly late; this
 delay adds to the request's processing time. Janino compiles the source, which therefore uses only

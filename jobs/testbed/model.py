@@ -4,7 +4,8 @@ The processes of the launcher, of the supervisor and of `redline testbed` share 
 
 The module also decides on which cores a broker may run. If this process may create control groups,
 a CPU quota limits each broker; the quota can be a part of a core (`jobs.testbed.cpu_groups`).
-Otherwise CPU affinity limits a broker to whole cores; affinity requires no privileges.
+Without control groups, CPU affinity limits a broker to whole cores; affinity requires no
+privileges.
 """
 
 from __future__ import annotations

@@ -332,7 +332,8 @@ class Nodes:
     def start_format(self) -> NodeProcess | None:
         """Start to format the first controller's log directory; exit code 0 is success.
 
-        None with ZooKeeper, because brokers then format their log directories at their start.
+        The result is None with ZooKeeper, because brokers then format their log directories at
+        their start.
         """
         if self.formatted is None:
             return None
