@@ -426,8 +426,8 @@ class _Explanation:
         return self._made(
             resource,
             ("version", *(["metadata"] if len(places) > 1 else [])),
-            f"likely cause of the slower {label}: {own} in place of {theirs}, because no different "
-            f"property affects the limiting resource ({resource.value}); {cost}",
+            f"likely cause of the slower {label}: {own} in place of {theirs}, because no property "
+            f"that differs affects the limiting resource ({resource.value}); {cost}",
         )
 
     def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:

@@ -547,7 +547,7 @@ class Compared:
     effect: Effect | None
 
     def mean(self, side: Side) -> float | None:
-        """The geometric mean of the quantity on one side; the effect is the ratio of both means."""
+        """The geometric mean of the quantity on one side. The effect is B's mean divided by A's."""
         values = [pair[0 if side is Side.A else 1] for pair in self.pairs]
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 

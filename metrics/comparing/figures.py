@@ -136,7 +136,7 @@ class Result:
 
         For a limit, the figure is the highest sustained load. The limit itself may be up to 15 %
         higher, because the search ends with a bracket. So the middle of the interval is a better
-        estimate.
+        estimate of the limit.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -525,7 +525,7 @@ def change_words(effect: Effect, is_time: bool = False) -> str:
 
 
 def seen_words(ratio: float, is_time: bool) -> str:
-    """A change in words that exclude its interval, such as `+3.2%` or `2.1 times as much`."""
+    """A change in words, without its interval, such as `+3.2%` or `2.1 times as much`."""
     times = f"{ratio:.3g} times as {'long' if is_time else 'much'}"
     return times if ratio >= MANIFOLD else f"{ratio - 1:+.1%}"
 

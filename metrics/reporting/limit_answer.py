@@ -496,8 +496,8 @@ def _listed(words: Sequence[str]) -> str:
 
 _SINGULAR = {Resource.CPU, Resource.NETWORK}
 _SHARED_OUT = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.CPU, Resource.NETWORK)
-"""Resources whose unused share is the remaining capacity. A disk is excluded, because a busy disk
-can often take more load."""
+"""Resources whose unused share shows how much more load a broker can take. A disk is excluded,
+because a busy disk can often take more load."""
 
 
 @dataclass(frozen=True)

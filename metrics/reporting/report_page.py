@@ -5,7 +5,7 @@
 
 * the answers for each goal, with the limiting resource of each message size;
 * commands of Kafka's own tools that offer the limit, and the overload above the limit;
-* the trials of the run, with the brackets that they decided;
+* the trials of the run, with the sides of brackets that come from them;
 * the readings of each trial over time, as small SVG drawings without scripts;
 * the environment and the configuration of the run.
 """
@@ -554,7 +554,6 @@ class GoalPart:
     """The answers for one goal.
 
     Attributes:
-        goal: name of the goal.
         summary: the run's summary, restricted to this goal.
         headline: a sentence about all message sizes; empty if there is only one size.
         answers: the answer for each message size.

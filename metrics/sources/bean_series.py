@@ -6,7 +6,7 @@ name (`Count`, `_count`, `_total` or none). The rules also choose which keys of 
 name and which are labels. Only the order is the same under all rules: the domain, the type, the
 name, other keys, and the attribute. So two names count as equal if they differ only in case and
 separators. The last word of a name may show the meaning of the number. The word `_total` does not
-show it: some rules use the word for counts, and others for rates.
+show the meaning: some rules use the word for counts, and others for rates.
 """
 
 from __future__ import annotations

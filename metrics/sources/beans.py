@@ -19,7 +19,8 @@ is at least 0, and at most the sum of:
 - the local time of each kind of request that only a controller answers, and half a millisecond for
   each of these requests, because Kafka rounds each time to whole milliseconds;
 - `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
-  metadata. If no listener's name contains "control", this number includes all fetches of followers.
+  metadata. If no listener's name contains "control", the fetches of followers are also counted as
+  such requests.
 
 The upper bound of the controller's busy time is valid for one handler. With several handlers, the
 share of the time for which the controller's handlers are busy is smaller. So the broker's idle time
@@ -169,7 +170,7 @@ class Bean:
         """The numbers to read: count and mean of a histogram, or one number of another bean.
 
         If the attribute had another name in earlier releases, the result has two readings with one
-        name. The last of these readings is preferred.
+        name. If both readings exist, the last one is preferred.
         """
         if self.kind is Kind.HISTOGRAM:
             return (

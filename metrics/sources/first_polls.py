@@ -101,8 +101,8 @@ def nodes_of_one_process(rounds: Sequence[Sequence[BrokerSample]]) -> list[tuple
 
 
 def _key(polls: Sequence[Readings]) -> str:
-    """The name of the reading that shows the handlers' idle time. Brokers that share a meter with a
-    controller have another name for it.
+    """The name of the reading that shows the handlers' idle time. For a broker that shares its
+    meter with a controller, this is the reading of the shared meter.
     """
     return SHARED_HANDLER_IDLE_NS if SHARED_HANDLER_IDLE_NS in polls[0] else HANDLER_IDLE_NS
 

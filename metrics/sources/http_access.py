@@ -239,8 +239,8 @@ class HttpClient:
         Args:
             target: path and query.
             headers: headers of the request.
-            timeout_s: longest time to connect [s]. The exchange on the open connection has the same
-                longest duration.
+            timeout_s: longest time to connect, and then also the longest duration of the exchange
+                [s].
             form: form of a POST request, or None for a GET request.
 
         Raises:

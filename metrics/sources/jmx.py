@@ -19,10 +19,10 @@ name for a bean with `*` is followed by a colon and the text that `*` matched.
 The beans of a broker are read one after the other if all reads together take `READ_NS` or less, for
 example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read its
 beans at the same time, and RMI opens a connection for each call. The number of parallel calls is
-computed from the connection's fastest call. So the number does not rise if a broker or the driver
-becomes slow under load. One call reads all attributes of a bean. `poll_ms` is the time between the
-first and the last call of a sample. So each reading was taken at most half of this time before or
-after the sample's time.
+computed from the connection's fastest call. So the number of parallel calls does not rise if a
+broker or the driver becomes slow under load. One call reads all attributes of a bean. `poll_ms` is
+the time between the first and the last call of a sample. So each reading was taken at most half of
+this time before or after the sample's time.
 
 If a new connection leads to another node than the first connection, for example behind a load
 balancer, the sample has an error.

@@ -37,7 +37,6 @@ class Scrape:
 
     Attributes:
         at_s: time of the middle of the exchange [s since the epoch].
-        values: reading → its value.
         took_s: duration of the exchange [s].
         lines: number of lines of the exporter's whole page, or 0 if it is unknown.
         error: reason why there are no readings, or None.

@@ -69,9 +69,7 @@ class NodeInfo:
     """A Kafka process that a source found.
 
     Attributes:
-        node_id: Kafka's node id.
         version: Kafka's version, or a part of it.
-        roles: roles of the process.
         has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
         facts: further facts for the comparison of two runs, such as `jvm.version`.
         lacks: readings of the process's roles that the source cannot read.

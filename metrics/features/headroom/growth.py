@@ -201,8 +201,9 @@ def _hour(at_s: float) -> int:
 def _hours_of_day(known: History) -> list[float]:
     """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
-    The values of some hours may be missing, and the missing hours may differ from day to day. The
-    differences and the means of the days are therefore computed alternately.
+    The values of some hours may be missing, and the missing hours may differ from day to day. So
+    the differences of the hours and the means of the days are computed alternately, each from the
+    latest values of the other.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}

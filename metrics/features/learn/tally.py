@@ -199,9 +199,7 @@ class BatchTally:
 
     Attributes:
         batches, records, offsets, size_bytes: sums over all batches except transaction markers.
-        codecs: codec → number of batches.
         batch_records: number of records → number of batches with this many records.
-        batch_sizes: size [B] → number of batches of this size.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
         wide_ms: the same sum if records arrive at random: each time of a batch with n > 1 records
             is multiplied by n/(n - 1) [ms].
@@ -211,7 +209,6 @@ class BatchTally:
         spans: time between the first and the latest record [ms] → number of batches with several
             records that have this time.
         idempotent, transactional: number of batches of such producers.
-        markers: number of transaction markers.
         append_times: number of batches with append times of the broker (LogAppendTime).
         older: number of message sets with a format older than v2.
         producers: producer id → tally of its batches.
@@ -394,7 +391,6 @@ class TopicSeen:
         batches: tally of its recent batches.
         curve: number of its records over time.
         now_per_s: records per second in the time range that was read [1/s].
-        read_s: length of the time range that was read [s].
         read_share: share of the time range's data that was read [ratio].
         partition_shares: partition → its share of the records of the last day [ratio].
         records: tally of decoded records; None without decoding.

@@ -107,8 +107,8 @@ class NightRule:
     Attributes:
         noise: case → the assumed noise of the case.
         min_effect: the smallest relevant change [share].
-        history_max: maximum number of earlier nights, the newest ones, from which the mean and the
-            spread are computed.
+        history_max: maximum number of earlier nights from which the mean and the spread are
+            computed; the newest nights are used.
         since_s: nights before this time are ignored [s since the epoch].
         defaults: setting → its default, as text. A night of an older version lacks settings that
             were added later; these settings count with their defaults.
@@ -157,13 +157,12 @@ class NightComparison:
 
     Attributes:
         tonight: tonight's measurement.
-        outcome: the conclusion.
         effect: the change, as a ratio of merits; None without history.
         before: the newest earlier night that counts; None without history.
         nights: the names of the earlier nights that count, oldest first.
         left_out: the earlier nights that do not count, grouped by reason.
-        slow_loss: the loss since the first nights that is too small in each single night; None
-            without such a loss.
+        slow_loss: a loss that is too small in each single night but has added up; None without such
+            a loss.
         changes: differences between the brokers of the night `before` and the brokers of tonight.
         notes: further remarks, one sentence each.
     """

@@ -230,9 +230,9 @@ class ClaimVerdict:
 def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
     """Compare a claim with the results of a sweep.
 
-    The verdict is `agrees` if the whole interval of the effect lies in the claimed range and
-    contains the published change, if the study states one. The verdict is `differs` if the interval
-    lies entirely outside the claimed range, or does not contain the published change.
+    The verdict is `agrees` if the whole interval of the effect lies in the claimed range. If the
+    study also states a figure, the interval must contain this figure. The verdict is `differs` if
+    the interval lies entirely outside the claimed range, or does not contain the study's figure.
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):

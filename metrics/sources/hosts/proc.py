@@ -371,7 +371,10 @@ def _named(lines: Sequence[str], names: Mapping[str, str], unit: float = 1.0) ->
 
 
 def _tcp(*texts: str) -> dict[str, float]:
-    """The TCP counters in /proc/net/snmp and netstat. A line of numbers follows a line of names."""
+    """The TCP counters in /proc/net/snmp and netstat.
+
+    In these files, a line of names precedes each line of numbers.
+    """
     found = {}
     wanted = {
         ("Tcp:", "OutSegs"): readings.TCP_SENT_SEGMENTS,

@@ -130,7 +130,7 @@ def _attributes(body: bytes) -> dict[int, bytes]:
 
 
 def _padded(size: int) -> int:
-    """A size, rounded up to a multiple of 4 bytes [B]. The next message or attribute begins at such
-    a multiple.
+    """A size, rounded up to a multiple of 4 bytes [B]. The next message or attribute begins at the
+    padded size.
     """
     return (size + 3) & ~3

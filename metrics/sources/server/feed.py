@@ -169,10 +169,8 @@ class FeedTarget:
 
     Attributes:
         value: value of the label that distinguishes this target.
-        brokers: ids of the target's brokers.
         url: URL of the server with the label of the target, for messages.
         node_id: id of the target's first broker.
-        interval_s: time between two scrapes [s].
         added: names of the labels that the server adds.
         last_s: time of the last delivered scrape on the server's clock [s since the epoch].
         pages: pages that `ServerFeed.open` read.
