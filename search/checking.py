@@ -227,10 +227,13 @@ SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
 
 The second value applies if the repeats differ from the early trial."""
 SUSPECT_BESIDE_OVERLOAD = 0.08
-"""Replaces `SUSPECT` if repeats confirmed an overload that is newer than the sustained bound."""
+"""This value replaces `SUSPECT` if repeats confirmed an overload that is newer than the sustained
+bound.
+"""
 APART = 0.055
-"""Minimum distance for a change, between the limit according to the repeats and the limit according
-to the early trials [ln]."""
+"""A change is possible only if the limit according to the repeats and the limit according to the
+early trials differ by at least this value [ln].
+"""
 SURE = 0.9
 """Minimum probability of a change that is accepted without further trials."""
 CERTAIN = 0.99

@@ -341,7 +341,7 @@ class _Sums:
         self._logs += math.log(self._weight)
 
     def over_gains(self, end: float, row: Sequence[float]) -> list[_Normal]:
-        """The distribution for each of `GAINS`.
+        """The distribution of the limit for each of `GAINS`.
 
         This is the innermost loop of the search, so it avoids function calls.
 

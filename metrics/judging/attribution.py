@@ -334,8 +334,8 @@ def _handlers_without_cpu(broker: _Broker) -> str:
     if broker.is_stopped_by_quota:
         return f"{_idle(window)}, and {_stopped(broker)}; {_times(window)}"
     return (
-        f"{_idle(window)} on a machine {_busy(broker)}, of which the broker "
-        f"used {window.cpu_cores or 0:.2f} cores; {_times(window)}"
+        f"{_idle(window)} on a machine {_busy(broker)}; the broker used "
+        f"{window.cpu_cores or 0:.2f} cores; {_times(window)}"
     )
 
 
@@ -482,9 +482,8 @@ def _cpu_of_others(broker: _Broker) -> str:
     enough CPU.
     """
     return (
-        f"the machine was {_busy(broker)}, of which brokers used "
-        f"{_share(broker.own_cpu_share)}: keep other work off this machine; "
-        f"{_not_known([broker])}"
+        f"the machine was {_busy(broker)}, and brokers used {_share(broker.own_cpu_share)} of the "
+        f"used CPU: keep other work off this machine; {_not_known([broker])}"
     )
 
 
@@ -518,7 +517,7 @@ def _pressure(broker: _Broker) -> str:
     if broker.full_disk is not None:
         return ""
     pressure = max(host.pressure_io or 0.0 for host in broker.hosts)
-    return f", and tasks of the host waited for I/O for {pressure:.0%} of it"
+    return f", and tasks of the host waited for I/O for {pressure:.0%} of the time"
 
 
 def _followers_behind(broker: _Broker) -> str | None:
@@ -537,7 +536,7 @@ def _followers_behind(broker: _Broker) -> str | None:
 
 
 def _heap_full(broker: _Broker) -> str:
-    return f"never less than {broker.window.heap_used_share_min:.0%} of the heap was in use"
+    return f"at least {broker.window.heap_used_share_min:.0%} of the heap was always in use"
 
 
 def _connection(broker: _Broker) -> str | None:
@@ -618,7 +617,7 @@ def _times(window: BrokerWindow) -> str:
 
 def _collections(window: BrokerWindow) -> str:
     least = window.heap_used_share_min
-    full = "" if least is None else f", with never less than {least:.0%} of the heap in use"
+    full = "" if least is None else f", and at least {least:.0%} of the heap was always in use"
     return f"garbage collection stopped all threads for {window.gc_share:.0%} of the time{full}"
 
 
@@ -634,7 +633,7 @@ def _furthest_behind(evidence: Evidence) -> str:
     records, broker_id = max(lags, default=(0.0, 0))
     if records <= 0:
         return ""
-    return f", the replicas on broker {-broker_id} by up to {records:.0f} records"
+    return f", and the replicas on broker {-broker_id} lag by up to {records:.0f} records"
 
 
 def _others(window: BrokerWindow, resource: Resource) -> str:

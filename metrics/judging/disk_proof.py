@@ -229,7 +229,8 @@ def _why_not(
             f"after {expire_s:.0f} s; raise retention.bytes"
         )
     if slowest is None or any(each.settled_share is None for each in windows):
-        return f"write-back needs a window of {SETTLED_EXPIRIES * expire_s:.0f} s or longer to show"
+        least_s = SETTLED_EXPIRIES * expire_s
+        return f"only a window of {least_s:.0f} s or longer shows the write-back"
     if slowest < WRITTEN_MIN:
         host = next(each.host for each in windows if each.settled_share == slowest)
         return f"the disks of host {host} wrote {format_ratio(slowest)} of the received bytes"

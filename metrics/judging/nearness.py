@@ -225,15 +225,16 @@ def connection_limit(evidence: Evidence, broker_id: int) -> str | None:
             f"{_carried(sockets)}; the broker's receive window was full for {receiver:.0%} of the "
             f"time in which there was data to send{_beside('our send buffer', sender)}: the "
             "socket's buffer is the limit, not the broker; raise the broker's "
-            f"socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of its host if it is -1"
+            f"socket.receive.buffer.bytes{own}, or net.ipv4.tcp_rmem of its host if this property "
+            "is -1"
         )
     size = sockets.send_buffer_bytes
     own = "" if size is None else f" ({format_volume(size / 2)})"
     return (
-        f"{_carried(sockets)}; our send buffer{own} was full for {sender:.0%} of the time in which "
-        f"there was data to send{_beside('the receive window', receiver)}: the socket's "
+        f"{_carried(sockets)}; our send buffer{own} was full for {sender:.0%} of the time in "
+        f"which there was data to send{_beside('the receive window', receiver)}: the socket's "
         "buffer is the limit, not the broker; raise producer.send_buffer_bytes (Kafka's "
-        "send.buffer.bytes), or net.ipv4.tcp_wmem of the generator's hosts if it is -1"
+        "send.buffer.bytes), or net.ipv4.tcp_wmem of the generator's hosts if this property is -1"
     )
 
 

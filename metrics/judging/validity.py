@@ -265,7 +265,7 @@ def unreachable(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
             "unreachable",
             f"executors do not reach broker {window.broker_id}: it answered nothing for "
             f"{account.silent_s:.1f} s while {account.waiting_connections} connections waited, "
-            f"its request handlers idle {window.handler_idle:.2f}, and "
+            f"its request handlers were idle for {window.handler_idle:.2f} of the time, and "
             f"{account.missing_records} records that were due for it by the window's end are "
             "missing; check the network between the executors and this broker",
             account.silent_s,
@@ -521,10 +521,10 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
         return []
     excess = sum(unknown.values())
     text = (
-        f"the end offsets grew by {sum(growth.values())} records, {excess} more than the "
-        f"{counts.acked_total} acknowledged{_and_control(counts)} and "
-        f"{counts.failed_total} failed and at most {counts.duplicates_at_most} sent twice, "
-        f"{_most(unknown)}: another producer writes to the topic, or sends were under-counted"
+        f"the end offsets grew by {sum(growth.values())} records, {excess} more than the sum of "
+        f"{counts.acked_total} acknowledged{_and_control(counts)}, {counts.failed_total} failed "
+        f"and at most {counts.duplicates_at_most} sent twice, {_most(unknown)}: another producer "
+        "writes to the topic, or sends were under-counted"
     )
     return [Reason("accounting_mismatch", text, float(excess), 0.0)]
 
@@ -675,8 +675,9 @@ def window_too_short(evidence: Evidence, _: Thresholds) -> list[Reason]:
     if duration_s >= least_s:
         return []
     text = (
-        f"the window of {duration_s:.1f} s is shorter than the {least_s:.1f} s after which "
-        f"an ISR change shows; measure longer or lower replica.lag.time.max.ms"
+        f"the window of {duration_s:.1f} s is shorter than the {least_s:.1f} s after which a "
+        "follower that falls behind leaves the ISR; measure longer or lower "
+        "replica.lag.time.max.ms"
     )
     return [Reason("window_too_short", text, duration_s, least_s)]
 

@@ -19,8 +19,8 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """Column of the table `trials` → value of this option in a traffic pattern. The load and the
-    message size are excluded.
+    """Column of the table `trials` for an option of the traffic pattern → value of this option. The
+    load and the message size are excluded.
 
     Two limits are comparable if these options of their patterns are equal. The phases of a trial
     are excluded. The option that the search varies has the value 1.

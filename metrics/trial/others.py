@@ -504,8 +504,8 @@ def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float])
         own + (each.bytes_per_s or 0.0) for own, each in zip(own_bytes_per_s, loads, strict=True)
     )
     return (
-        f"measured beside {' and '.join(parts)} by other clients, whose load may differ at other "
-        f"times; the brokers received up to {everything / 1e6:,.1f} MB/s from all clients"
+        f"measured in addition to {' and '.join(parts)} by other clients, whose load may differ "
+        f"at other times; the brokers received up to {everything / 1e6:,.1f} MB/s from all clients"
     )
 
 

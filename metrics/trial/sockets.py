@@ -134,11 +134,13 @@ class KernelBuffers:
 
     @property
     def text(self) -> str:
-        """The limits in words, such as `receive up to 6.3 MB by tuning and 4.2 MB if requested`."""
+        """The limits in words, such as `receive up to 6.3 MB if tuned by the kernel and 4.2 MB if
+        requested`.
+        """
         ways = (("receive", self.tcp_rmem, self.rmem_max), ("send", self.tcp_wmem, self.wmem_max))
         return ", ".join(
-            f"{name} up to {_mb(tuned[-1] if tuned else None)} by tuning and {_mb(asked)} if "
-            "requested"
+            f"{name} up to {_mb(tuned[-1] if tuned else None)} if tuned by the kernel and "
+            f"{_mb(asked)} if requested"
             for name, tuned, asked in ways
         )
 

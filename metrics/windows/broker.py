@@ -84,8 +84,9 @@ class Span:
         return over(ticks.events, ticks.duration_s)
 
     def ticked_s(self, name: str) -> float | None:
-        """Time of the whole ticks of a count that is computed from one-minute rates [s], or None
-        for any other count. The time is 0 if the span contains no whole tick.
+        """Total time of the whole ticks in the span [s], for a count that is computed from
+        one-minute rates; None for any other count. The time is 0 if the span contains no whole
+        tick.
         """
         ticks = whole_ticks(self._samples, name)
         return None if ticks is None else ticks.duration_s

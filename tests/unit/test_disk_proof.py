@@ -61,7 +61,7 @@ def test_memory_that_grows_proves_nothing_and_is_full_after_its_room() -> None:
     young = host(0.0, None, duration_s=30.0, taken_bytes=30 * 64e6, written_bytes=0.0)
     for window, growth, why in (
         (host(10 / 64, 10 / 64), 54e6, "the disks of host b wrote 16 % of the received bytes"),
-        (young, 64e6, "write-back needs a window of 60 s or longer to show"),
+        (young, 64e6, "only a window of 60 s or longer shows the write-back"),
     ):
         proof = disk_proof([window], BROKERS, window.duration_s)
         assert (proof.on_disk, proof.why) == (False, why)

@@ -95,14 +95,14 @@ BOUND = {
     "CPU: broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores":
         "broker 2: request handlers idle 0.10 on a machine 97% busy",
     ("heap: broker 1: request handlers idle 0.00, and garbage collection stopped all threads for "
-     "31% of the time, with never less than 90% of the heap in use; produce took"):
+     "31% of the time, and at least 90% of the heap was always in use; produce took"):
         "broker 1: garbage collection stopped all threads for 31% of the time",
     "request handlers: broker 3: request handlers idle 0.05 with CPU to spare and no wait":
         "broker 3: request handlers idle 0.05",
     "network: broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface (15 in, 2 out)":
         "broker 1: Kafka's bytes filled 93% of the 16 Mbit/s interface",
     ("replication: broker 2: followers fell behind: ISR changes or under-replicated partitions in "
-     "90% of the samples, the replicas on broker 3 by up to 60 records"):
+     "90% of the samples, and the replicas on broker 3 lag by up to 60 records"):
         "broker 2: ISR changes or under-replicated partitions in 90% of the samples",
     "unknown: the cluster shows no broker metrics": "the cluster shows no broker metrics",
 }  # fmt: skip

@@ -287,7 +287,7 @@ def test_a_trial_shows_hosts_and_connections_and_a_closed_loop_no_offered_rate()
     assert "Clients' connections, measured by the kernel of the brokers" in text
     assert "Consumers' connections" not in text
     assert "3 8 50.0 52.0 128 kB 0 B 0 B ? ? 0 ? 40 % ? 0 %" in text, "the cells of broker 3"
-    assert "Socket buffers of gen-1: receive up to 6.3 MB by tuning" in text
+    assert "Socket buffers of gen-1: receive up to 6.3 MB if tuned by the kernel" in text
     assert "closed loop" in text
     assert "in a closed loop, they begin at the actual send time" in text
 

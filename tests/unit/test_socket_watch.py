@@ -127,8 +127,8 @@ def test_the_kernels_limits_are_read_as_far_as_they_are_shown(tmp_path: Path) ->
     assert found.tcp_rmem == (4_096, 131_072, 6_291_456)
     assert (found.tcp_wmem, found.rmem_max, found.wmem_max) == ((), None, 212_992)
     assert found.text == (
-        "receive up to 6.3 MB by tuning and ? if requested, send up to ? by tuning and 0.2 MB if "
-        "requested"
+        "receive up to 6.3 MB if tuned by the kernel and ? if requested, send up to ? if tuned by "
+        "the kernel and 0.2 MB if requested"
     )
 
 

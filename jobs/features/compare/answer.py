@@ -45,12 +45,17 @@ from search.model import PRODUCERS, Verdict
 SATURATED_ACHIEVED_SHARE = 0.85
 """Brokers are saturated if they acknowledge at most this share of the offered load [ratio]."""
 EXCESS = 1.5
-"""Load of the saturated pairs, relative to the capacity of the faster side [ratio]."""
+"""The load of the saturated pairs is the capacity of the faster side, multiplied by this value
+[ratio].
+"""
 STEADY_SHARE = 0.6
-"""First load of the steady pairs, relative to the capacity of the slower side [ratio]."""
+"""The first load of the steady pairs is the capacity of the slower side, multiplied by this value
+[ratio].
+"""
 STEADY_LOWER = 0.5
-"""Next load of the steady pairs, relative to a load that a side did not sustain [ratio]. Saturated
-brokers get fuller batches, so their capacity can be several times the load that they sustain.
+"""If a side does not sustain the load of the first steady pair, the load is multiplied by this
+value [ratio]. Saturated brokers get fuller batches, so their capacity can be several times the load
+that they sustain.
 """
 STEADY_LOWERS_MAX = 4
 PROBES_MAX = 12

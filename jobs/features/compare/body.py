@@ -234,7 +234,9 @@ class ComparisonRun(Campaign[int]):
 
     @property
     def shares_brokers(self) -> bool:
-        """Whether both sides load the same brokers: only the workload or the goal differs."""
+        """True if both sides load the same brokers, because the sides differ only in the workload
+        or the goal.
+        """
         return share_brokers(self._sides)
 
     def reporter_of(self, name: str, reporter: Reporter) -> Reporter:

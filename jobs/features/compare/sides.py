@@ -241,7 +241,9 @@ def _require_producers(config: Configuration) -> None:
 
 
 def share_brokers(sides: Mapping[Side, SideSetup]) -> bool:
-    """Whether both sides load the same brokers, because only the workload or the goal differs."""
+    """True if both sides load the same brokers, because the sides differ only in the workload or
+    the goal.
+    """
     a, b = sides[Side.A].config, sides[Side.B].config
     return a.cluster == b.cluster and a != b
 

@@ -42,7 +42,7 @@ from metrics.sources.source import History, KeepsHistory, steps_of
 from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
-"""Length of the history that is read, and its step [s]."""
+"""Length of the history that is read, and the time between two points of this history [s]."""
 _READING = "messages_in"
 
 
@@ -95,7 +95,7 @@ def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
 _COLUMN = 48
 _WIDTH = 100
 _STEPS_MIN = 12
-"""Minimum number of steps of a curve for a profile."""
+"""A profile is written only if the curve has at least this many steps."""
 
 
 def evidence_file(workload: Path) -> Path:
@@ -229,13 +229,13 @@ class LearnOrder:
         cluster: name or path of the cluster's file.
         topics: regular expressions. Each topic whose whole name matches an expression is learnt.
         out: path of the workload file to write.
-        bounds: the bounds of the reading.
-        moment: the rate that scale 1 has: "peak", "mean" or "now".
+        bounds: the highest rate and the longest time of the reading.
+        moment: which rate of production becomes scale 1: "peak", "mean" or "now".
         parts_max: maximum number of parts of the mix.
         overrides: the `--set` options for the cluster.
         json_file: another file for the evidence; None for no such file.
         force: whether existing files are overwritten.
-        dry_run: whether to state only what would be read.
+        dry_run: whether to show only the topics and the bounds, without reading.
     """
 
     cluster: str

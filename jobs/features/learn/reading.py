@@ -1,4 +1,4 @@
-"""Everything that `redline learn` reads from a cluster, at a limited rate. Topics and consumer
+"""The requests that `redline learn` sends to a cluster, at a limited rate. Topics and consumer
 groups are described: no group is joined, and no offset is committed. Offsets are looked up by time.
 A look-up searches an index of the broker, and may read a few kilobytes from the broker's disk, so
 the rate and the number of look-ups are limited. Recent batches are fetched, counted and discarded
@@ -595,8 +595,8 @@ class OffsetLookup:
         }
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
-        """Partition → its first offset at or after the same time for all partitions, as `at_each`
-        returns it.
+        """Partition → its first offset at or after a time, which is the same for all partitions;
+        see `at_each`.
         """
         return self.at_each(dict.fromkeys(places, time_ms))
 

@@ -24,7 +24,7 @@ from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 
 RANGE_MAX_S = HOUR_S
-"""Batches are read from at most this much time before now [s]."""
+"""Batches that are older than this are not read [s]."""
 PROBE_SHARE = 0.1
 """Share of all bytes that is read first, to find out the size of records [ratio]."""
 LATE_SHARE = 0.05
