@@ -160,7 +160,9 @@ class Body(ABC):
         return
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of a run that ended with this error, or without an error if it is None."""
+        """The outcome of a run that ended with this error; None stands for the end without an
+        error.
+        """
         return outcome_of(error)
 
     @abstractmethod
@@ -331,7 +333,9 @@ def _watch_others_after(run: RunState) -> None:
 
 
 def _uninterrupted(action: Callable[[], None]) -> None:
-    """Complete an action even after an interrupt; a second interrupt ends the wait for it."""
+    """Complete an action even after an interrupt; after a second interrupt, the run does not wait
+    for the end of the action.
+    """
     pool = ThreadPoolExecutor(1, thread_name_prefix="redline-end")
     done = pool.submit(action)
     pool.shutdown(wait=False)
@@ -371,7 +375,7 @@ def _append_rows(body: Body, run: RunState, event: str, outcome: RunOutcome | No
 
 
 class _RunLog(logging.FileHandler):
-    """The log file of a run; the file system may be one that cannot append to files."""
+    """The log file of a run. The log also works on a file system that cannot append to files."""
 
     def _open(self) -> TextIOWrapper:
         return TextIOWrapper(open_to_append(Path(self.baseFilename)), self.encoding)

@@ -170,8 +170,8 @@ def find_outage_limits(
 def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """A sentence that compares the limit with the one that `redline plan` calculates from all
-    brokers' limit.
+    """A sentence that compares the measured limit with the limit that `redline plan` calculates for
+    the same number of brokers from the limit with all brokers.
     """
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:

@@ -66,7 +66,7 @@ def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], ob
 
 
 def outcome_of(error: BaseException | None) -> RunOutcome:
-    """The outcome of a run that ended with this error, or without an error if it is None."""
+    """The outcome of a run that ended with this error; None stands for the end without an error."""
     if error is None:
         return RunOutcome()
     interrupt = _interrupt_in(error)

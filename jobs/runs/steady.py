@@ -374,8 +374,8 @@ def as_hold(trial: Trial, goal: str) -> SteadyHold:
 
 
 def did_not_last(trial: Trial, goal: str) -> bool:
-    """Whether a hold shows that the load is not steady: an overload, or disks that did not write
-    it.
+    """Whether a hold shows that the load is not steady, because the load was an overload or because
+    disks did not write its data fast enough.
     """
     if trial.judgements[goal].verdict is Verdict.INVALID:
         return False

@@ -169,8 +169,8 @@ class Canaries:
                 self._records[number] = self._ended(self._records[number])
 
     def failed(self, error: object, number: int | None = None) -> None:
-        """Register that a record failed now; None as the number stands for all unacknowledged
-        records.
+        """Register that a record failed now. If the given number is None, all unacknowledged
+        records failed.
         """
         self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:

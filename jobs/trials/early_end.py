@@ -4,7 +4,7 @@ An overload harms other clients of the brokers, so its window ends as soon as th
 certain. A load that seems sustained needs a longer window, in which a lagging follower would leave
 the ISR. If brokers acknowledge far less than the offered load, or if their handlers have no idle
 time, the load is far above the limit. The window of such a load begins during the warm-up, and has
-only as many slices as a standard deviation needs.
+only as many slices as are necessary to compute a standard deviation.
 
 A held load usually lasts for its full length. On brokers with other clients, an overload that lasts
 for `search.overload_max_s` ends the held load; see `overload_lasts`.
@@ -28,9 +28,10 @@ from search.signals import SATURATED_IDLE
 HELD_RULE = StopRule()
 """The stop rule for a held load, which ends early only if it is an overload."""
 OTHERS_ERROR_RATE = 0.3
-"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate, an
-overload ends after about two thirds of the slices. In simulations, this rate caused no more wrong
-verdicts than a rate of 0.01, because the rate is divided among many checks with correlated results.
+"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate, the window
+of an overload ends after about two thirds of its slices. In simulations, this rate caused no more
+wrong verdicts than a rate of 0.01, because the rate is divided among many checks with correlated
+results.
 """
 SAMPLES_OVER = 2.5
 """Number of sampling intervals over which the handlers' idle time is measured if samples

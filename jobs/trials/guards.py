@@ -33,7 +33,8 @@ from metrics.units import format_some, format_volume
 
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
-"""Interval between two checks while a load runs [s]; slow checks make it longer."""
+"""Interval between two checks while a load runs [s]. If a check takes longer, the next check begins
+later."""
 
 BRAKE_INTERVAL_S = 1.0
 """Interval between two checks for the stop topic [s]; each check is one small request."""

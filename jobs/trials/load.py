@@ -341,7 +341,9 @@ def plans_of_parts(
 
 
 def _require_one_window(rows: Sequence[TaskReport]) -> None:
-    """Raise an error if a task continued its load because it received the window's end too late."""
+    """Raise an error if a task offered its load for too long, because it received the message about
+    the window's end too late.
+    """
     end_s = min(row.end_s for row in rows)
     late = [row for row in rows if row.end_s - end_s > WINDOW_TOLERANCE_S]
     if late:

@@ -591,8 +591,8 @@ class TrialMeasurer:
     def _settled_offsets(
         self, topics: TopicSet, before: Mapping[int, int], client: ClientWindow
     ) -> tuple[Mapping[int, int], int]:
-        """The end offset of each partition after the trial, and the number of records that the
-        first reading lacked.
+        """The end offset of each partition after the trial, and the number of records that were
+        missing in the first reading.
 
         Clients see the high watermark as the end offset. The high watermark waits for followers
         even if acks is 1, so this method waits until the end offsets include all acknowledged

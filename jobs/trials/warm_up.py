@@ -233,7 +233,8 @@ COSTS_LEAST = 4
 
 SHORT_S = 10.0
 """Length of a load that cannot wait for a steady cost, because the time is short or the cost is
-unknown [s]. The readings of each load are taken over this length at its end.
+unknown [s]. The readings of each load are taken over the last part of the load, which has this
+length.
 """
 SHARE, SHARE_SHORT = 0.5, 0.25
 """Share of `search.load_start_max` that the warm-up offers [ratio]. `SHARE_SHORT` is for a short

@@ -53,8 +53,8 @@ class GroupLedger:
     """Ledger of one group in one task. Times are on the engine's clock [s].
 
     Args:
-        interval_s: time between two records of one producer [s]. The interval gives the due times
-            of all records of a batch.
+        interval_s: time between two records of one producer [s]. The due times of all records of a
+            batch are computed from this interval.
 
     Attributes:
         counts: counts of the group's members in this task.

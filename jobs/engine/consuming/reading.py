@@ -96,13 +96,14 @@ class FetchEncoder:
 
 
 class FetchSession:
-    """The fetch session of one connection. The requests of a session name only changed partitions.
+    """The fetch session of one connection. In a session, all requests except the first contain only
+    changed partitions.
 
-    The first request of a session names all partitions. Later requests name the partitions with a
-    new offset. A broker that has no room for another session answers with the session id 0. If the
-    session id is 0, every request names all partitions, as in Kafka's own consumer. A broker fills
-    an answer in the order of the session's partitions, up to `fetch.max.bytes`. A partition with
-    new data therefore moves to the end of the order (KIP-74).
+    The first request contains all partitions. Later requests contain the partitions from which the
+    member now reads at a new offset. A broker that has no room for another session answers with the
+    session id 0. If the session id is 0, every request contains all partitions, as in Kafka's own
+    consumer. A broker fills an answer in the order of the session's partitions, up to
+    `fetch.max.bytes`. A partition with new data therefore moves to the end of the order (KIP-74).
     """
 
     def __init__(self) -> None:

@@ -53,7 +53,7 @@ class TimeLog:
 
     @property
     def histogram(self) -> Histogram:
-        """The histogram of all folded times [µs]."""
+        """The histogram of all times that `fold` has converted so far [µs]."""
         found = Histogram()
         for value, count in _times_of(self._counts, _BINS):
             found.record(value, count)

@@ -240,7 +240,9 @@ class Delivery:
             self._filling.append(connection)
 
     def handle_written(self, connection: Connection, now: float) -> None:
-        """Handle a request that the socket has taken, which settles its batches if acks=0."""
+        """Handle a produce request with acks=0 that was written to the socket: its batches now
+        count as acknowledged.
+        """
         _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
         assert isinstance(batches, list), "the newest request is a produce request"
         self._unanswered -= 1

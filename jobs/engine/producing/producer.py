@@ -174,9 +174,10 @@ class Producer:
     """A producer: a schedule of records, and the open batch for the next records.
 
     Records gather in an open batch for one sticky partition. The batch is ready when the next
-    record does not fit any more, or at the end of `linger_ms`. After `batch_size` bytes the sticky
-    partition changes: at random as in Kafka's default partitioner (KIP-794), or in turn, with a
-    different first partition for each producer.
+    record does not fit any more, or at the end of `linger_ms`. After `batch_size` bytes, the
+    producer changes to another sticky partition. It chooses this partition at random, as Kafka's
+    default partitioner does (KIP-794), or uses the partitions in turn, starting at a different
+    partition for each producer.
 
     Kafka's producer adds a record with a key to the open batch of the key's partition. When the
     first of a broker's batches has waited for `linger.ms`, all open batches for this broker go into
