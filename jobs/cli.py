@@ -14,7 +14,7 @@ from metrics.common.errors import ConfigError
 JOBS = {
     "cleanup": "List topics and consumer groups that killed runs left on a cluster; --yes deletes "
     "them.",
-    "compare": "Compare two sides: whether B has less capacity than A, with an interval and a "
+    "compare": "Test whether side B has less capacity than side A, with an interval and a "
     "likely cause.",
     "doctor": "Check without any load whether a run would start.",
     "export": "Export a run's limit for Cruise Control, Kafka's quotas or Prometheus.",

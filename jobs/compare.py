@@ -68,7 +68,7 @@ def compare(
     options: RunOptions,
     **files: Any,
 ) -> int:
-    """Compare two sides: whether B has less capacity than A, with an interval and a likely cause.
+    """Test whether side B has less capacity than side A, with an interval and a likely cause.
 
     Both sides run at the same time, and the load alternates in the order A B B A. A slow hour of
     the machine therefore affects both sides. The exit code is 4 if B is worse.

@@ -40,7 +40,7 @@ _MACHINE_ERRORS = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
     errno.ENAMETOOLONG, errno.ENFILE, errno.ENOSPC, errno.ENOTDIR, errno.EPERM, errno.EROFS,
 }  # fmt: skip
-"""Error numbers that a user can fix on the machine, without knowledge of this code."""
+"""Error numbers of problems that a user can fix on the machine, without knowledge of this code."""
 
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> None:

@@ -34,7 +34,7 @@ from jobs.options import (
               help="Time to watch the brokers, or to read from a Prometheus server.  "
                    "[default: 60s, or 24h from a server]")  # fmt: skip
 @click.option("--fail-below", type=Amount(min=0, min_open=True), metavar="TIMES",
-              help="End with exit code 4 if today's traffic fits fewer times.")  # fmt: skip
+              help="End with exit code 4 if the headroom is below this value.")  # fmt: skip
 @out_option
 @tables_option
 @json_option

@@ -72,7 +72,7 @@ class Progress:
             judged by the mean over all slices.
         shares: indicator → (whether each slice so far is overloaded, the share of all slices above
             which the trial is overloaded [ratio]).
-        stocks: indicator → the stock at the end of each slice so far, over the stock that is
+        stocks: indicator → the stock at the end of each slice so far, divided by the stock that is
             allowed at the end of the trial (1 is the threshold).
         known_at_end: True if an indicator is known only after the trial; the trial then cannot end
             early as SUSTAINED.

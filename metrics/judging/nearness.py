@@ -81,8 +81,8 @@ _UTILIZATION_MAX = {
 
 
 def nearness(row: ResourceUse, thresholds: Thresholds) -> float | None:
-    """The utilization of a resource over its limit: 1 at the limit, above 1 beyond the limit, or
-    None if the utilization is unknown.
+    """The utilization of a resource, divided by its limit: 1 at the limit, above 1 beyond the
+    limit, or None if the utilization is unknown.
     """
     limits = thresholds.indicators
     used = row.utilization

@@ -82,7 +82,8 @@ class Boundary:
     resource.
 
     Rates are the rates that were offered at the sustained side. The brokers acknowledged at least
-    the share of them that the goal requires (99 % by default). MB is 10⁶ bytes of payload.
+    the share of the offered records that the goal requires (99 % by default). MB is 10⁶ bytes of
+    payload.
 
     Attributes:
         message_bytes: bytes per message [B].

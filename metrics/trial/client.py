@@ -399,7 +399,7 @@ class ClientWindow:
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
         groups: the counts of each consumer group, with its lag.
         consumer_loop_busy: like `loop_busy`, for the tasks with consumers [ratio].
-        clocks: clocks of the hosts with tasks, compared with the driver's.
+        clocks: clocks of the hosts with tasks, compared with the driver's clock.
         host_samples: samples of the hosts with tasks, also from before and after the window.
         producer_sockets: broker id → the producers' sockets to this broker; empty if a client
             library does not report them.
@@ -508,7 +508,7 @@ class ClientWindow:
 
     @property
     def achieved_share(self) -> float | None:
-        """Acknowledged records over offered records [ratio]; None if no record was offered."""
+        """Acknowledged records divided by offered records [ratio]; None if none was offered."""
         if not self.counts.offered_records:
             return None
         return self.counts.acked_records / self.counts.offered_records

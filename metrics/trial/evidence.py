@@ -389,10 +389,10 @@ class Evidence:
 
     @property
     def log_bytes_per_byte(self) -> float | None:
-        """Bytes of record batches that brokers received from all producers, divided by our payload
-        [ratio]. The ratio is below 1 if compression saves more bytes than the framing adds. The
-        result is None if a broker does not show its received bytes, or if no record was
-        acknowledged.
+        """Bytes of record batches that brokers received from all producers, divided by the payload
+        of this run's producers [ratio]. The ratio is below 1 if compression saves more bytes than
+        the framing adds. The result is None if a broker does not show its received bytes, or if no
+        record was acknowledged.
         """
         taken = [each.bytes_in_per_s for each in self.brokers]
         achieved = self.client.achieved_mb_per_s
@@ -402,7 +402,7 @@ class Evidence:
 
     @property
     def broker_cpu_s_per_mb(self) -> float | None:
-        """CPU time of all brokers for each acknowledged MB of our payload [CPU-s/MB]."""
+        """CPU time of all brokers for each acknowledged MB of this run's payload [CPU-s/MB]."""
         cores = [each.cpu_cores for each in self.brokers if each.cpu_cores is not None]
         achieved = self.client.achieved_mb_per_s
         return sum(cores) / achieved if achieved and len(cores) == len(self.brokers) else None

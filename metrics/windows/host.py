@@ -112,7 +112,7 @@ class HostWindow:
         pressure_cpu: share of the time in which at least one task waited for a core [ratio].
         pressure_io: share of the time in which at least one task waited for I/O [ratio].
         pressure_memory: share of the time in which at least one task waited for memory [ratio].
-        retransmitted_share: retransmitted TCP segments over all segments sent [ratio].
+        retransmitted_share: retransmitted TCP segments, divided by all segments sent [ratio].
         retransmits_per_s: retransmitted TCP segments [1/s].
         listen_overflows: connections refused because a listener's queue was full [count].
         disks: the disks that had operations in the window.

@@ -41,7 +41,8 @@ class SuiteCase(ConfigModel):
 
     Attributes:
         name: name of the case in tables and reports.
-        limit: message size whose limit is searched [B]; excludes `message_bytes`, `np` and `share`.
+        limit: message size whose limit is searched [B]; cannot be combined with `message_bytes`,
+            `np` or `share`.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
         share: the fixed load as a share of a limit, instead of `np` [ratio]. The limit is the
@@ -52,9 +53,9 @@ class SuiteCase(ConfigModel):
         scale: how many times the mix is offered at a fixed load [ratio].
         repeats: number of valid trials at the fixed load. The figure of the case is the median of
             these trials.
-        compares: the figure of a fixed load that nights compare. "handlers": the busy time of the
-            brokers' request handlers per MB. "latency_p99": the 99th percentile of the latency.
-            "achieved": the acknowledged share of the offered load.
+        compares: the figure of a fixed load that is compared between nights. "handlers": the busy
+            time of the brokers' request handlers per MB. "latency_p99": the 99th percentile of the
+            latency. "achieved": the acknowledged share of the offered load.
         noise: noise of this case, if it differs from the noise of the suite.
     """
 

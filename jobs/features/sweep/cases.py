@@ -48,7 +48,7 @@ class Experiment(ConfigModel):
         name: the name of the experiment (default: the file's name without .yaml).
         description: the question of the experiment, as a sentence.
         published: the result of a published study, as text; empty without a study.
-        claims: claims of published studies. A sweep compares each claim with its figures.
+        claims: claims of published studies. A sweep compares its own figures with each claim.
         asks: the measurement of each case. "limit": the highest sustained load, found by a search.
             "load": the readings at a fixed load. "fill": the time to write the workload's volume.
             "drain": the time in which consumer groups read the volume from the start. "failover":
