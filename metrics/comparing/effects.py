@@ -93,8 +93,8 @@ cases, measured on two days on one disk, gave 0.06 (0.04 to 0.10, 21 degrees of 
 experiment. The constant is larger than 0.06, so that intervals are also wide enough on a machine
 with other load."""
 BETWEEN_NIGHTS_SD = 0.05
-"""Default of the standard deviation of a figure over measurements on different days, divided by the
-mean [ratio]."""
+"""Default standard deviation of a figure between measurements on different days, divided by the
+mean of the figure [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -242,9 +242,9 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     agree only by chance, the stated variance prevents a false alarm. A long history has more weight
     than the stated value. The variance of the nights is half the mean square of the differences
     between neighboring nights. A sudden loss that lasts changes only one of these differences. A
-    slow loss changes each of them only slightly. Squares above a limit that follows from the
-    estimate are reduced to this limit, which is winsorizing (Huber's proposal 2, Huber and
-    Ronchetti, Robust Statistics, 2nd ed., 6.4).
+    slow loss changes each of them only slightly. If the square of a difference is above a limit,
+    which follows from the estimated variance, it is reduced to the limit. This method is called
+    winsorizing (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
         nights: figures of all comparable nights in order, above zero. Nights with a regression or

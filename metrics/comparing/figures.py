@@ -308,8 +308,8 @@ _CONCLUSIONS_ON_TIMES = {
     Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
     Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
 }
-"""Conclusion if a larger figure is better → conclusion if a smaller figure is better. Conclusions
-that are not listed do not change."""
+"""Conclusion for a figure of which a larger value is better → the conclusion if a smaller value is
+better. Conclusions that are not listed do not change."""
 
 
 def effects_of(

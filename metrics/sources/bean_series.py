@@ -1,12 +1,12 @@
 """Assignment of the series on an exporter's page to readings, by the names of beans that the
 series' names contain.
 
-The rules of an exporter choose the case of a series' name, the separators, and the last word of the
-name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean are in the
-name and which are labels. Only the order is the same under all rules: the domain, the type, the
-name, other keys, and the attribute. So two names count as equal if they differ only in case and
-separators. The last word of a name may show the meaning of the number. The word `_total` does not
-show the meaning: some rules use the word for counts, and others for rates.
+The rules of an exporter choose upper or lower case for a series' name, the separators, and the last
+word of the name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean
+are in the name and which are labels. Only the order is the same under all rules: the domain, the
+type, the name, other keys, and the attribute. So two names count as equal if they differ only in
+case and separators. The last word of a name may show the meaning of the number. The word `_total`
+does not show the meaning: some rules use the word for counts, and others for rates.
 """
 
 from __future__ import annotations

@@ -55,7 +55,8 @@ _DIGITS_OF_DOUBLE = 15
 _ULPS = 4.0
 """Largest rounding error of a meter's computation [units in the last place]."""
 _WHOLE = 0.25
-"""Largest accepted difference between a number of events and a whole number [events]."""
+"""Largest accepted difference between a computed number of events and the nearest whole number
+[events]."""
 _LATE = 2.0
 """Longest time between two ticks, as a multiple of 5 s. A meter ticks late if its process was
 paused."""

@@ -91,7 +91,7 @@ class Growth:
 
     @property
     def days_ahead(self) -> float:
-        """The maximum time until a date that is stated [days]."""
+        """A date is stated only if it is at most this far in the future [days]."""
         return HISTORIES_AHEAD * self.history_days
 
 

@@ -53,7 +53,8 @@ from search.model import Verdict
 RATIO, BYTES_PER_S = "ratio", "B/s"
 
 SHARES_APART = 0.05
-"""The CPU use of a machine's brokers may exceed the machine's own reading by this much [ratio]."""
+"""If the summed CPU use of a machine's brokers exceeds the machine's own reading by more than this
+value, the brokers run on several machines [ratio]."""
 
 Key = tuple[Resource, str]
 """A resource and the unit of its use, `ratio` or `B/s`."""

@@ -97,7 +97,7 @@ def messages_in(answer: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def dropped_in(answer: bytes) -> Iterator[tuple[int, int]]:
-    """Pairs of the index of an interface and the packets that its root queue dropped, for each
+    """Pairs (index of an interface, number of packets that its root queue dropped), one for each
     queue in an answer.
     """
     for kind, body in messages_in(answer):

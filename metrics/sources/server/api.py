@@ -46,7 +46,7 @@ class ServerSeries:
     """One series in an answer of a server.
 
     Attributes:
-        labels: labels of the series. The label `__name__` is its name.
+        labels: labels of the series. The label `__name__` is the name of the series.
         samples: samples of the series.
     """
 

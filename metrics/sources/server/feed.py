@@ -217,7 +217,7 @@ class ServerFeed:
         api: the server.
         spec: the targets to read.
         clock: wall clock [s since the epoch].
-        pause: waits for a number of seconds. By default, `close` ends the wait.
+        pause: waits for a number of seconds; the default waits until `close` at the latest.
     """
 
     def __init__(
