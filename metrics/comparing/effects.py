@@ -50,7 +50,7 @@ def student_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's t.
 
     Newton's method starts at the quantile of the normal distribution, which is lower. For positive
-    values the tail is convex, so no step goes too far.
+    values the tail is convex, so no step overshoots the quantile.
 
     Args:
         probability: from 0.5 to below 1.

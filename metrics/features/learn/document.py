@@ -51,7 +51,7 @@ class Learned:
 
     @property
     def curve(self) -> Curve:
-        """The curve of the records of all topics over time."""
+        """The number of records of all topics together, as a curve over time."""
         return sum_of([each.seen.curve for p in self.parts for each in p.part.topics])
 
     @property

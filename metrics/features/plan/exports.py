@@ -144,7 +144,7 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
 
 
 def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
-    """The command that sets Kafka's quotas. Each user gets an equal share of each broker's limit."""
+    """The command that sets Kafka's quotas. Each user gets an equal share of a broker's limit."""
     share = allowance.log_mb_per_s * 1e6 / tenants
     users = "1 user has" if tenants == 1 else f"{tenants} users share"
     rates = [f"producer_byte_rate={share:.0f}"]

@@ -149,8 +149,7 @@ class LocalHost:
             queues' drops are added to the interfaces' drops.
         clock: wall clock [s since the epoch].
         proc, sys: directories of the kernel's files.
-        generates: whether this process makes the load. If so, the CPU quota of this process is also
-            read.
+        generates: True if this process makes the load, so that its own CPU quota is also read.
     """
 
     def __init__(
