@@ -200,8 +200,8 @@ class ContextFactory:
         """Delete the topics and groups that a killed earlier part of this run left on the cluster.
 
         Args:
-            name: beginning of the names that this part of the run uses. Topics and groups with such
-                a name are kept, because the canaries of this part already use them.
+            name: beginning of the names that this part of the run uses. Topics and groups with
+                names of this part of the run are kept, because its canaries already use them.
         """
         admin = opened.admin
         try:

@@ -49,8 +49,8 @@ WARM_UP_S = 20.0
 def starting_s(cluster: Cluster) -> float:
     """The time that a run takes in addition to its trials [s].
 
-    On a shared cluster, this time includes two measurements of other clients: their load before the
-    run, and their latency after the run.
+    On a shared cluster, the time in addition to the trials includes two measurements of other
+    clients: their load before the run, and their latency after the run.
     """
     others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S + AFTER_S
     return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S
@@ -188,7 +188,7 @@ def plan_of(config: Configuration, out: Path | None = None) -> Plan:
 
 @lru_cache(maxsize=64)
 def _expected(line: Line, one_s: float) -> Forecast:
-    """The forecast for the plan of a boundary line. The result is cached, because the cases of a
+    """The forecast for the plan of a boundary line. The forecast is cached, because the cases of a
     sweep often have equal plans.
     """
     return forecast(line, one_s)

@@ -359,8 +359,8 @@ def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dic
 def hinted_lines(
     lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
 ) -> dict[str, Line]:
-    """Set the first load in each plan of a boundary line. The load follows from the reading of a
-    warm-up.
+    """Set the first load in each plan of a boundary line. The first load follows from the reading
+    of a warm-up.
     """
     idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
     return {

@@ -193,8 +193,8 @@ def caught_up(
 ) -> Boundary:
     """The boundary while the brokers catch up, measured at the limit of the outage.
 
-    The result is only a lower bound, or there is no result: the brokers catch up once in a run, so
-    no lighter load can be tried.
+    The measured limit while brokers catch up is only a lower bound, or there is no limit: the
+    brokers catch up once in a run, so no lighter load can be tried.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
     observations = tuple(trial.observation(goal) for trial in windows)

@@ -354,7 +354,7 @@ def _votes_near_limit(
 
 
 def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
-    """A note about a limit of 0. The cause of such a limit is the cluster or the goal, not the
+    """A note about a limit of 0. The cause of a limit of 0 is the cluster or the goal, not the
     load.
     """
     over = result.bracket.overloaded

@@ -187,7 +187,8 @@ def replay(
         trials: the recorded trials, oldest first.
 
     Raises:
-        ConfigError: a search of these lines would have made other trials than the recorded trials.
+        ConfigError: a search with the plans in `lines` would have made other trials than the
+            recorded trials.
     """
     finished: dict[str, list[FinishedPoint]] = {goal: [] for goal in lines}
     begun: dict[str, tuple[Observation, ...]] = dict.fromkeys(lines, ())

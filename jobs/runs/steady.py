@@ -134,8 +134,8 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
 def failed_after_s(trial: Trial) -> float | None:
     """Time from the start of a trial's load until its acknowledged rate fell and stayed low [s].
 
-    The result is None if the rate was not low at the end of the window. The time includes the
-    warm-up.
+    The result is None if the acknowledged rate was not low at the end of the window. The time
+    includes the warm-up.
     """
     client, offered = trial.evidence.client, trial.pattern.records_per_s
     if not client.latency_over_time:
@@ -388,7 +388,8 @@ def _written_share(proof: DiskProof) -> float | None:
     load.
 
     A hold that ends because memory is full may be too short to measure the disks' long-term rate.
-    For such a hold, the disks' highest rate is used, which a disk at its limit does not exceed.
+    For a hold that ended because memory was full, the disks' highest rate is used, which a disk at
+    its limit does not exceed.
     """
     share = proof.fastest_share if proof.written_share is None else proof.written_share
     return share if share is not None and share < WRITTEN_MIN else None

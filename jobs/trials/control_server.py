@@ -3,9 +3,10 @@
 Tasks connect with `jobs.engine.task.control_channel` over TLS; the driver creates its own
 certificate. Each task reports that it is ready, and receives the start signal once all tasks are
 ready. Tasks report the number of acknowledged records, and may request the driver's time. The
-driver may end the measured window early, and sends new tokens for the brokers. Both sides send a
-message at least every second of the load, so that each side notices the loss of the other side. If
-a task fails, disconnects before it is done, or is silent under load, the load of all tasks ends.
+driver may end the measured window early, and sends new tokens for the brokers. During the load, the
+driver and each task send a message at least once per second, so that each of them notices the loss
+of the other. If a task fails, disconnects before it is done, or is silent under load, the load of
+all tasks ends.
 
 `AckedProgress` sums the tasks' reports to the number of acknowledged records over time.
 """
@@ -271,8 +272,8 @@ class TaskChannel:
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window once the load has lasted for this time; the load must not have
-        lasted so long yet.
+        """Begin the measured window once the load has lasted for this time, which must be longer
+        than the load has lasted so far.
 
         Args:
             warmup_s: time from the start of the load to the start of the window [s].

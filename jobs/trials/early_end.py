@@ -3,8 +3,8 @@
 An overload harms other clients of the brokers, so its window ends as soon as the verdict is
 certain. A load that seems sustained needs a longer window, in which a lagging follower would leave
 the ISR. If brokers acknowledge far less than the offered load, or if their handlers have no idle
-time, the load is far above the limit. The window of such a load begins during the warm-up, and has
-only as many slices as are necessary to compute a standard deviation.
+time, the load is far above the limit. The window of a load far above the limit begins during the
+warm-up, and has only as many slices as are necessary to compute a standard deviation.
 
 A held load usually lasts for its full length. On brokers with other clients, an overload that lasts
 for `search.overload_max_s` ends the held load; see `overload_lasts`.

@@ -243,8 +243,8 @@ class Gates:
         """Lowest idle fraction of any broker's request handlers without the run's load [ratio].
 
         The fraction was measured before the run, or later after a change in the load of other
-        clients. The result is 1 if the fraction is unknown, and on brokers without other clients,
-        because their measurement takes only a second.
+        clients. The result is 1 if the idle fraction is unknown. It is also 1 on brokers without
+        other clients, because the measurement of these brokers takes only a second.
         """
         if not self.is_shared:
             return 1.0
@@ -297,7 +297,8 @@ class Gates:
     def _lower_baselines(self) -> None:
         """Lower the baselines by the partitions that are in sync again.
 
-        If such a partition becomes under-replicated again, it counts against the run's load.
+        If a partition that came in sync becomes under-replicated again, the run's load counts as
+        the cause.
         """
         now = {
             sample.broker_id: sample.values["under_replicated_partitions"]

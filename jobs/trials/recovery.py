@@ -38,7 +38,7 @@ first second of rest, and 1.0 in the next second.
 """
 IDLE_LOSS = 0.1
 """A broker is still at rest if its idle fraction is lower than at the start of the run by at most
-this value [ratio]. Other clients, which may use the broker, can cause such a difference.
+this value [ratio]. Other clients of the broker can cause a small loss of idle fraction.
 """
 DISK_GAIN = 2.0
 DISK_SPARE_BYTES_PER_S = 1e6

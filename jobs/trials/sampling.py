@@ -121,8 +121,8 @@ def lacking_now(
 ) -> float | None:
     """The present number of under-replicated partitions of all brokers.
 
-    Each broker shows only the partitions that it leads, so the result needs a recent reading of
-    every broker; None without such a reading.
+    Each broker shows only the partitions that it leads, so a recent reading of every broker is
+    necessary; the result is None if one of these readings is missing.
     """
     brokers = brokers_of(context.source)
     if not brokers or brokers != context.addresses.keys():

@@ -1,5 +1,5 @@
-"""A load that is not a trial: it is neither judged nor stored. For example, such a load writes the
-backlog of a consumer group before the trial that reads the backlog.
+"""A load that is not a trial: it is neither judged nor stored. For example, an unscored load writes
+the backlog of a consumer group before the trial that reads the backlog.
 """
 
 from __future__ import annotations

@@ -504,7 +504,7 @@ def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
 def is_steady(costs: Sequence[float], interval_s: float) -> bool:
     """Whether the cost of a request has been steady for `STEADY_S`.
 
-    The result depends on the slope of a straight line through the costs, because the costs of
+    Steadiness is judged by the slope of a straight line through the costs, because the costs of
     consecutive seconds differ by 10 % even on warm brokers.
 
     Args:
@@ -569,8 +569,8 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
     """The highest load that the generator can offer, computed from the busy share of its busiest
     task.
 
-    The result is None if the task was hardly busy, because such a task spent little of its time on
-    records.
+    The result is None if the busiest task was hardly busy, because a task that is hardly busy
+    spends little of its time on records.
     """
     busy = client.counts.loop_busy
     if busy < BUSY_LEAST or client.duration_s <= 0:

@@ -126,8 +126,8 @@ def message_stream(
 
     Sizes are drawn by stratified sampling. The distribution is divided into 128 equally probable
     parts. Every 128 consecutive sizes have one size from each part, in random order. Messages from
-    a file are drawn in the same way. The mean size in every long part of the stream is therefore
-    the configured mean.
+    a file are also drawn by stratified sampling. The mean size in every long part of the stream is
+    therefore the configured mean.
 
     Args:
         keys: keys to choose from; by default each message has a random key.

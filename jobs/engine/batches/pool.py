@@ -131,8 +131,8 @@ def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
     """Record counts for which a section has compressed bodies, in ascending order up to `full`.
 
     If `natural` is below `full`, the result includes `natural`, `natural - 1` and `natural + 1`.
-    The other counts form a series that starts at 1 and has about `per_octave` counts between a
-    number and its double.
+    The result also includes a series of counts that starts at 1 and has about `per_octave` counts
+    between a number and its double.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}

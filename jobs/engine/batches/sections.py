@@ -9,10 +9,10 @@ all bytes after the CRC field. The layout is Kafka's record batch format v2
 (https://kafka.apache.org/documentation/#recordbatch).
 
 The CRC-32C of a batch is computed without reading the records again. A CRC is linear, so the CRC of
-a head and a body is the exclusive-or of two numbers. One number is the CRC of the body. The other
-number is the CRC of the head, shifted by one zero byte for each byte of the body. The shift is a
-linear map of 32 bits, so four tables of 256 entries compute it. The function crc32_combine of zlib
-uses the same method without tables.
+a head and a body is the exclusive-or of two numbers. The first number is the CRC of the body. The
+second number is the CRC of the head, shifted by one zero byte for each byte of the body. The shift
+is a linear map of 32 bits, so four tables of 256 entries compute it. The function crc32_combine of
+zlib uses the same method without tables.
 """
 
 from __future__ import annotations

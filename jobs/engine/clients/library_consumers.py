@@ -95,8 +95,8 @@ class LibraryMember(GroupMember):
         """Apply a new assignment; return the records that belong to the new assignment.
 
         One poll may return records from before and after the assignment. A record from before the
-        assignment has the offset of the member's present position. This function counts such
-        records at once.
+        assignment has the offset of the member's present position. The function counts the records
+        from before the assignment at once.
         """
         after: list[Read] = []
         for record in records:

@@ -54,7 +54,7 @@ class GroupLedger:
 
     Args:
         interval_s: time between two records of one producer [s]. The due times of all records of a
-            batch are computed from this interval.
+            batch are computed from the interval between two records.
 
     Attributes:
         counts: counts of the group's members in this task.

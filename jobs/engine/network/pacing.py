@@ -45,7 +45,9 @@ that has accepted connections, and the second for a broker that has accepted non
 
 @dataclass
 class Attempt:
-    """A connection that is being opened. `began_s` is the time at which the opening began [s]."""
+    """A connection that is being opened. `began_s` is the time at which the opening of the
+    connection began [s].
+    """
 
     key: Key
     began_s: float

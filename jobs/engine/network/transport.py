@@ -1,6 +1,6 @@
 """Transports to brokers, and the frames of Kafka's protocol.
 
-A transport is a plain socket, or a socket with TLS. Both kinds of transport are non-blocking and
+A transport is a plain socket, or a socket with TLS. Plain and TLS transports are non-blocking and
 work with a level-triggered selector. Plain sockets send by scatter-gather, so payloads are not
 copied on the way to the kernel. OpenSSL takes one buffer at a time and encrypts it in records of 16
 KiB, so small buffers are joined before they are encrypted.
@@ -263,7 +263,7 @@ class PlainTransport(Transport):
 
     @property
     def dropper(self) -> PlainTransport | None:
-        """This transport if the system is Linux; None on other systems."""
+        """Return this transport if the system is Linux, otherwise None."""
         return self if _IS_LINUX else None
 
     def discard(self, size: int) -> int | None:

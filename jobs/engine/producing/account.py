@@ -37,7 +37,8 @@ class TimeLog:
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. The
     log represents the range of a batch by four points. The representation is exact for a batch of
-    one record. For other batches the times are too long by at most a third of the range.
+    one record. For a batch of several records, the represented times are too long by at most a
+    third of the batch's range.
 
     Some thousand batches are folded together by a few calls of numpy, because a slower fold would
     delay the schedule. Histograms are made from the counts on demand.

@@ -78,8 +78,8 @@ class PartitionQueue:
 class Connection(Channel):
     """One producer's connection to one broker.
 
-    The delivery uses the attributes up to `has_successor`. The network client uses the other
-    attributes.
+    The delivery uses the attributes up to `has_successor`. The network client uses the attributes
+    after `has_successor`.
 
     Attributes:
         broker: broker id.
@@ -175,9 +175,9 @@ class Producer:
 
     Records gather in an open batch for one sticky partition. The batch is ready when the next
     record does not fit any more, or at the end of `linger_ms`. After `batch_size` bytes, the
-    producer changes to another sticky partition. It chooses this partition at random, as Kafka's
-    default partitioner does (KIP-794), or uses the partitions in turn, starting at a different
-    partition for each producer.
+    producer changes to another sticky partition. The producer chooses the next sticky partition at
+    random, as Kafka's default partitioner does (KIP-794), or uses the partitions in turn, starting
+    at a different partition for each producer.
 
     Kafka's producer adds a record with a key to the open batch of the key's partition. When the
     first of a broker's batches has waited for `linger.ms`, all open batches for this broker go into

@@ -250,8 +250,8 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
     """The schedule of one producer of a trial.
 
     All producers start together, and their bursts are at the same times. The records of different
-    producers are offset by different shares of a batch. Without these offsets, all batches would
-    arrive at the same time.
+    producers are offset by different shares of a batch. Without these offsets, the batches of all
+    producers would arrive at the same time.
 
     Args:
         index: index of the producer.

@@ -429,9 +429,9 @@ class DriverChannel:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
         A connection that is closed with an unread heartbeat is reset. A driver that writes to a
-        reset connection loses its unread messages. If the report of the end is one of these
-        messages, the task counts as lost. An error of the connection is ignored, because it means
-        that the driver has ended.
+        reset connection loses its unread messages. If the driver loses the task's report of its end
+        in this way, the task counts as lost. An error of the connection is ignored, because it
+        means that the driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)

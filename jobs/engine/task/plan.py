@@ -51,7 +51,7 @@ class Partitions:
         return first + partition
 
     def of(self, number: int) -> tuple[str, int]:
-        """The topic of the partition with this number, and its partition in this topic."""
+        """The topic of the partition with this number, and the partition's number in the topic."""
         return self.topics[number // self.per_topic], number % self.per_topic
 
     def topic_of(self, producer: int) -> tuple[str, range]:
@@ -135,8 +135,8 @@ class TrialPlan:
     def open_timeout_s(self) -> float:
         """Longest time in which a task must open all its connections [s].
 
-        In this time the task looks up hosts, opens connections, and then settles its groups or gets
-        producer ids.
+        The time includes the look-up of hosts, the opening of connections, and then the settling of
+        groups or the requests for producer ids.
         """
         return (1 + PATIENCE + SETTLING) * self.connect_timeout_s
 
