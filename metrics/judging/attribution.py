@@ -789,9 +789,12 @@ def _vote_count(votes: Sequence[AttributionVote], named: Resource, what: str) ->
         f"{vote.resource.value}{_at([vote.load])}" for vote in votes if vote.resource is not named
     ]
     if not others:
-        return f"all {len(votes)} {what} name this resource"
+        return f"all {len(votes)} {what} were limited by this resource"
     alike = len(votes) - len(others)
-    return f"{alike} of {len(votes)} {what} name this resource, the others name {', '.join(others)}"
+    return (
+        f"{alike} of {len(votes)} {what} were limited by this resource, "
+        f"the others by {', '.join(others)}"
+    )
 
 
 def _at(loads: Sequence[str]) -> str:

@@ -45,12 +45,13 @@ def boundary(*trials: Trial, overloaded: int | None = 40) -> Boundary:
     [
         ([vote(DISK)], DISK, "disk: seen at 40"),
         ([vote(CPU, "40 producers"), vote(DISK), vote(DISK, producers=44)], DISK,
-         ("disk: seen at 44; 2 of 3 overloads name this resource, "
-         "the others name CPU at 40 producers")),
+         ("disk: seen at 44; 2 of 3 overloads were limited by this resource, "
+         "the others by CPU at 40 producers")),
         ([vote(UNKNOWN)] * 3 + [vote(CPU)], CPU,
-         ("CPU: seen at 40; 1 of 4 overloads name this resource, "
-         "the others name unknown, unknown, unknown")),
-        ([vote(UNKNOWN)] * 2, UNKNOWN, "unknown: seen at 40; all 2 overloads name this resource"),
+         ("CPU: seen at 40; 1 of 4 overloads were limited by this resource, "
+         "the others by unknown, unknown, unknown")),
+        ([vote(UNKNOWN)] * 2, UNKNOWN,
+         "unknown: seen at 40; all 2 overloads were limited by this resource"),
     ],
 )  # fmt: skip
 def test_a_majority_wins_and_overloads_without_a_resource_do_not_count(
@@ -71,8 +72,8 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     found = boundary(overload(40, DISK), overload(60, CPU))
     assert found.limited_by == "disk"
     assert found.evidence == (
-        "disk: seen at 40; 1 of 2 overloads near the limit name this resource, "
-        "the others name CPU at 60 producers"
+        "disk: seen at 40; 1 of 2 overloads near the limit were limited by this resource, "
+        "the others by CPU at 60 producers"
     )
     assert any("disk at 40 producers; CPU at 60 producers" in note for note in found.notes)
     two = boundary(overload(40, DISK), overload(50, CPU), overload(56, CPU))
@@ -81,7 +82,7 @@ def test_overloads_near_the_limit_vote_with_more_weight_the_nearer_they_are() ->
     silent = boundary(overload(40, UNKNOWN), overload(44, DISK), overload(50, DISK))
     assert silent.limited_by == "disk"
     assert (
-        "2 of 3 overloads near the limit name this resource, the others name unknown at 40"
+        "2 of 3 overloads near the limit were limited by this resource, the others by unknown at 40"
         in silent.evidence
     )
     # Overloads far above or below the limit do not vote.

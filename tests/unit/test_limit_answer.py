@@ -90,7 +90,8 @@ BOUND = {
     "disk: broker 1: flushes took 9% of their time (1.0 ms each); x":
         "broker 1: flushes took 9% of the handlers' time",
     ("disk: broker 2: request handlers idle 0.07, and flushes took 87% of their time (0.5 ms each)"
-     "; produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads name this resource"):
+     "; produce took 20.0 ms, 18.0 of it local, 1.5 queued; all 3 overloads were limited by this "
+     "resource"):
         "broker 2: flushes took 87% of the handlers' time",
     "CPU: broker 2: request handlers idle 0.10 on a machine 97% busy, of which 2 cores":
         "broker 2: request handlers idle 0.10 on a machine 97% busy",
