@@ -30,7 +30,8 @@ gain. The probability of each hypothesis is a sum over all grids.
 
 The first trials of a search are far from the limit, and the curve's form is unknown. So deviations
 from the curve do not distinguish a change of the limit from a curve of another form. A trial that
-repeats an early load distinguishes them, because the curve has the same error in both trials.
+repeats an early load distinguishes the two cases, because the curve has the same error in both
+trials.
 """
 
 from __future__ import annotations
@@ -425,8 +426,8 @@ class Checking:
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
     def _is_suspicious(self, trials: Sequence[Observation], found: Change, checks: int) -> bool:
-        """True if a change is probable. Also True if a change is possible and the repeats do not
-        contradict it.
+        """True if a change is probable. The result is also True if a change is possible and the
+        repeats do not contradict the change.
         """
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
@@ -444,9 +445,9 @@ class Checking:
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The minimum probability at which a change is accepted.
 
-        The minimum is higher if readings near the limit and at the repeated load do not differ. In
-        this case only trials far from the limit indicate a change, and an unknown form of the curve
-        can also explain these trials.
+        The minimum is higher if readings near the limit and at the repeated load do not differ. If
+        these readings do not differ, only trials far from the limit indicate a change, and an
+        unknown form of the curve can also explain these trials.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]

@@ -3,7 +3,7 @@
 A search finds a limit with short trials, and brokers rest between trials. During a longer load,
 segments roll, retention deletes records, the kernel writes pages back, and the JVM collects old
 heaps. So `Confirming` requests a series of windows at the limit that a search found. Brokers do not
-rest between these windows. The hold is judged by all of them:
+rest between these windows. The hold is judged by all of its windows:
 
 * A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
 quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. The
@@ -287,7 +287,7 @@ class SteadyHold:
 
     Attributes:
         load: the load of the hold.
-        is_valid: False if the hold was INVALID. Such a hold gives no evidence.
+        is_valid: False if the hold was INVALID. An INVALID hold gives no evidence.
         is_proven: True if disks wrote the load.
         written_share: share of the load that disks wrote [ratio]; None if another reason shows that
             the load is not steady.

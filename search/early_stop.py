@@ -164,9 +164,7 @@ def _slices(progress: Progress) -> int:
 
 
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
-    """The verdict from the mean of all slices at the end of the trial; None if it is not certain
-    yet.
-    """
+    """The verdict from the mean of all slices at the end of the trial; None if not certain yet."""
     done = len(values)
     correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _correlation(values)))
     spread = math.sqrt(
@@ -185,9 +183,7 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
 
 
 def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdict | None:
-    """The verdict from the share of all slices at the end of the trial; None if it is not certain
-    yet.
-    """
+    """The verdict from the share of all slices at the end of the trial; None if not certain yet."""
     counted = sum(against)
     if counted > limit * planned:
         return Verdict.OVERLOADED
@@ -197,7 +193,7 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
 
 
 def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
-    """The verdict from the stock at the end of the trial; None if it is not certain yet."""
+    """The verdict from the stock at the end of the trial; None if not certain yet."""
     later = levels[len(levels) // 2 :]
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED

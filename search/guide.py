@@ -354,8 +354,8 @@ class Guide:
         """The curve for a lowest overload that is far below the limit according to readings;
         otherwise None.
 
-        In this case the limiting resource has no smooth reading. The curve's utilization at the
-        limit is the utilization of this overload.
+        With such an overload, the limiting resource has no smooth reading. The curve's utilization
+        at the limit is the utilization of this overload.
         """
         expected, high = self.expectation(trials), trials.bracket.overloaded
         if expected is None or high is None or self._distance(expected, high) <= DOUBT:

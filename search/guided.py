@@ -175,8 +175,8 @@ class Shadow:
     Args:
         bisection: plain bisection with the same limits.
         hint_load: a warm-up load at which brokers had no idle time; None if there is no such load.
-            The limit is assumed to be below this load until a trial sustains the load. If this
-            assumption is wrong, it can cost one more trial.
+            The limit is assumed to be below this load until a trial sustains the load. A wrong
+            assumption can cost one more trial.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:

@@ -138,8 +138,8 @@ class Limits:
         words: the unit of a load in words: producers, partitions, consumer groups.
         cap_by: name of the option or guard that sets `load_cap`.
         other_way: another option that can be raised if `load_cap` is sustained, as a noun phrase.
-        interval_max: highest accepted relative width of the 90 % interval [ratio]. Further trials
-            are made for a wider interval. None accepts any width.
+        interval_max: highest accepted relative width of the 90 % interval [ratio]. If the interval
+            is wider, further trials are made. With None, any width is accepted.
         first_max: highest load before the first valid trial: the load that the generator offered in
             the warm-up, or a load that was sustained at another size; None if there is no bound.
     """

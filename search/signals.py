@@ -67,8 +67,8 @@ class Signals:
         """The highest smooth utilization of a valid trial; None if it does not show the distance
         from the limit.
 
-        Far above the limit, utilization no longer grows. A trial in which brokers acknowledged only
-        a small share of the load is such a trial.
+        Far above the limit, utilization no longer grows. A load is far above the limit if brokers
+        acknowledged only a small share of it.
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
@@ -113,8 +113,8 @@ class Signals:
     def highest(self, seen: Observation) -> float | None:
         """The highest smooth utilization of a trial; None if the trial has no smooth indicator.
 
-        For request handlers, it is `own_utilization`, which excludes the utilization by other
-        clients.
+        For request handlers, the result is `own_utilization`, which excludes the utilization by
+        other clients.
         """
         at_rest = seen.indicators.get(AT_REST, 0.0)
         found = [

@@ -266,7 +266,7 @@ class FollowersBehind(Indicator):
     """A rule that finds followers whose lag behind the leaders grows too fast.
 
     The ISR shows a lagging follower only after `replica.lag.time.max.ms`, which is 30 s by default.
-    The growth of the lag shows such a follower earlier.
+    The growth of the lag shows a lagging follower earlier.
     """
 
     name = FOLLOWER_LAG

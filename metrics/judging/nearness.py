@@ -184,8 +184,8 @@ def _throttled(text: str, value: float, limit: float, broker_id: int | None = No
 
 RTT_LEAST_MS = 2.0
 """Shortest round trip with which a link can be the limiting resource [ms]. A round trip takes some
-hundredths of a millisecond within one machine, and less than 1 ms within a data center. With such a
-short round trip, a full window means that the receiver does not read its data."""
+hundredths of a millisecond within one machine, and less than 1 ms within a data center. With a
+shorter round trip than this value, a full window means that the receiver does not read its data."""
 
 LIMITED_SHARE_LEAST = 0.2
 """A window and a buffer limit a connection if they are full for this share of the busy time

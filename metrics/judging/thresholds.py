@@ -40,10 +40,10 @@ class Indicators:
             offered records [ratio]. In a window longer than 40 s, the lag may grow by as many
             records as in a window of 40 s.
         follower_lag_growth_max: highest growth of the followers' lag, as a share of the load
-            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). The limit has no effect
-            with one replica, or while a broker is offline on purpose.
+            [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). `follower_lag_growth_max`
+            has no effect with one replica, or while a broker is offline on purpose.
         throttled_is_overload: true if a load that a quota throttles is OVERLOADED, so that the
-            search finds the quota. If false, such a load is INVALID. With true,
+            search finds the quota. If false, a load that a quota throttles is INVALID. With true,
             `validity.throttle_ms_max` has no effect, and `trial.measure_s` must be longer than the
             burst that quotas allow.
     """

@@ -194,8 +194,9 @@ def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
     A host of the generator limits the load if it drops packets, swaps memory, or has no CPU left.
     If the host shares a machine with brokers, only dropped packets are a reason, because the
-    attribution judges the machine's CPU and memory. The drops of an interface with a known speed
-    are no reason on such a host, because a simulated link drops the packets beyond its speed.
+    attribution judges the machine's CPU and memory. On a host that shares a machine with brokers,
+    the drops of an interface with a known speed are no reason, because a simulated link drops the
+    packets beyond its speed.
 
     Returns:
         One reason for each host and problem.
@@ -289,8 +290,8 @@ def metrics_incomplete(evidence: Evidence, thresholds: Thresholds) -> list[Reaso
 
     The metrics are not sufficient if too many samples are missing, if no sample lies near an edge
     of the window, or if a metric that the goal requires is missing. On a cluster without metrics,
-    the samples are answers of the Admin API, and overloaded brokers delay these answers. So missing
-    samples are accepted on such a cluster if the clients' figures show an overload.
+    the samples are answers of the Admin API, and overloaded brokers delay these answers. So on a
+    cluster without metrics, missing samples are accepted if the clients' figures show an overload.
 
     Returns:
         One reason for each broker.
@@ -648,9 +649,9 @@ def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """A fall of the other clients' load during the trial that exceeds the usual variation of their
     load.
 
-    A trial with such a fall does not show that the brokers sustain the load in addition to the
-    other clients' usual load. The rule does not apply to an overloaded trial, because overloaded
-    brokers leave other clients less room.
+    If the other clients' load fell, a trial does not show that the brokers sustain the load in
+    addition to the other clients' usual load. The rule does not apply to an overloaded trial,
+    because overloaded brokers leave other clients less room.
 
     Returns:
         One reason if the fall is too large a share of the brokers' traffic.

@@ -408,7 +408,7 @@ class TableStore:
     def append_case(self, row: CaseRow) -> None:
         """Append the measurement, the judgment or the acceptance of a case.
 
-        Each of them is appended at most once.
+        Each measurement, judgment and acceptance is appended at most once.
         """
         version = 1 + ("measured", "judged", "accepted").index(row.event)
         options = {"txnAppId": f"redline/cases/{row.run_id}/{row.case}", "txnVersion": f"{version}"}

@@ -122,8 +122,8 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
     Three kinds of points are excluded: points without a limit, points that were measured with a
-    broker offline, and points of experiments. Rows of older versions have no pattern. These rows
-    are treated like rows with the newest pattern.
+    broker offline, and points of experiments. Rows of older versions have no pattern. Rows
+    without a pattern are treated like rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 
@@ -135,7 +135,8 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
     """Add the column `variant`, which distinguishes traffic patterns.
 
     Points of experiments are excluded, because their cases also differ in other settings. Rows of
-    older versions have no pattern. These rows are treated like rows with the newest pattern.
+    older versions have no pattern. Rows without a pattern are treated like rows with the newest
+    pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -193,7 +194,9 @@ def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def overloaded_load() -> Column:
-    """The overloaded side of a bracket [load]. In rows of older versions, it is `np_overloaded`."""
+    """The overloaded side of a bracket [load]. In rows of older versions, the overloaded side is
+    `np_overloaded`.
+    """
     from pyspark.sql import functions as sql
 
     return sql.coalesce("load_overloaded", "np_overloaded")
@@ -360,8 +363,9 @@ _HEADROOM = ("at", "cluster", "times", "times_low", "times_high", "broker_id", "
              "full_high_at", "run_id")  # fmt: skip
 """The columns of `headroom_for_people`, in order."""
 FELL, ROSE, HELD = "fell", "rose", "held"
-"""Names for the movement of a bracket. It fell if it is entirely below the previous bracket, and
-rose if it is entirely above. Otherwise it held."""
+"""Names for the movement of a bracket. A bracket fell if it is entirely below the previous bracket,
+and rose if it is entirely above the previous bracket. Otherwise the bracket held.
+"""
 
 
 def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:

@@ -31,7 +31,7 @@ class Axis:
         grows_payload: True if the payload rate is proportional to the load.
         grows_batches: True if a higher load makes larger batches, which brokers can refuse.
         needs_latency: True if a higher load only makes records wait and gives brokers no more work.
-            In this case a limit requires a latency objective.
+            A limit on an axis with `needs_latency` requires a latency objective.
         other_way: another option that can be raised if the goal's highest load is sustained, as a
             noun phrase.
     """

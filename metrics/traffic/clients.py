@@ -123,16 +123,17 @@ class ProducerOptions:
         delivery_timeout_ms: time after the due time of a batch's first record at which the batch
             fails. At the latest, a batch fails at the end of the trial's drain.
         enable_idempotence: true if brokers drop repeated batches, which they detect by producer id,
-            epoch and sequence number. The option requires `acks` all and `max_in_flight` up to 5.
-            Kafka's producer enables idempotence by default if `acks` is all.
+            epoch and sequence number. `enable_idempotence` requires `acks` all and `max_in_flight`
+            up to 5. Kafka's producer enables idempotence by default if `acks` is all.
         transaction_duration_ms: age at which a transaction is committed, as in Kafka's
-            ProducerPerformance. Without this option, producers use no transactions. The option
-            requires the client wire, `enable_idempotence`, and the rights to Describe and Write on
-            the transactional ids of the run (docs/traffic.md#transactions).
+            ProducerPerformance. Without `transaction_duration_ms`, producers use no transactions.
+            `transaction_duration_ms` requires the client wire, `enable_idempotence`, and the rights
+            to Describe and Write on the transactional ids of the run
+            (docs/traffic.md#transactions).
         send_buffer_bytes: size of each socket's send buffer; with -1, the kernel chooses the size.
-            The default of Kafka's producer is 131072.
+            The default of `send.buffer.bytes` in Kafka's producer is 131072.
         receive_buffer_bytes: size of each socket's receive buffer; with -1, the kernel chooses the
-            size. The default of Kafka's producer is 32768.
+            size. The default of `receive.buffer.bytes` in Kafka's producer is 32768.
         compression: codec of the batches.
         compression_gzip_level: level of gzip; -1 is zlib's default level, 6.
         compression_lz4_level: level of lz4. Level 9 means the fast compressor, as in Kafka's
@@ -142,8 +143,8 @@ class ProducerOptions:
             with independent random gaps; or "bursts".
         burst_on_s: length of a burst.
         burst_off_s: pause after a burst.
-        partitioner_ignore_keys: true if messages with keys also go to the sticky partition. The
-            value must be true if messages have keys.
+        partitioner_ignore_keys: true if messages with keys also go to the sticky partition.
+            `partitioner_ignore_keys` must be true if messages have keys.
         sticky_partition: choice of the next sticky partition: "random", as in Kafka's default
             partitioner; "round_robin", so that all partitions get equal numbers of batches; or
             "keys". With "keys" there is no sticky partition. Each record goes to a random
@@ -432,10 +433,11 @@ class ConsumerOptions:
             larger.
         max_partition_fetch_bytes: maximum size of one partition's data in a response.
         send_buffer_bytes: size of each socket's send buffer; with -1, the kernel chooses the size.
-            The default of Kafka's consumer is 131072.
+            The default of `send.buffer.bytes` in Kafka's consumer is 131072.
         receive_buffer_bytes: size of each socket's receive buffer; with -1, the kernel chooses the
-            size. The default of Kafka's consumer is 65536.
-        check_crcs: true to verify the CRC of each batch. For this, the consumer reads every byte.
+            size. The default of `receive.buffer.bytes` in Kafka's consumer is 65536.
+        check_crcs: true to verify the CRC of each batch. To verify the CRCs, the consumer reads
+            every byte.
         auto_commit_interval_ms: time between two commits of a member's offsets.
     """
 

@@ -80,15 +80,16 @@ class Phases:
     """The phases of one trial.
 
     Attributes:
-        ramp_up_s: time in which the rate grows linearly from 0. This time is a part of warmup_s.
+        ramp_up_s: time in which the rate grows linearly from 0. `ramp_up_s` is a part of
+            `warmup_s`.
         warmup_s: time under load before the measured window.
         measure_s: length of the measured window, unless the window ends early.
         drain_timeout_s: longest wait for the last acknowledgements.
-        volume_bytes: total payload of all producers, in equal shares. Without this option,
+        volume_bytes: total payload of all producers, in equal shares. Without `volume_bytes`,
             producers offer records until the end of the window [B].
         sample_interval_s: time between two samples of a broker.
         early_end_error_rate: highest probability that the early end of a window changes the
-            verdict. With 0, windows do not end early [ratio].
+            verdict. With an `early_end_error_rate` of 0, windows do not end early [ratio].
     """
 
     ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0

@@ -97,7 +97,7 @@ def _rules(kind: Any) -> dict[str, str | None]:
 
 HIGHEST = 3_600_000_000
 """Highest value that a histogram distinguishes; a larger value is counted as this value. For times
-[µs] it is one hour.
+[µs], the highest value is one hour.
 """
 
 _LOWEST = 1

@@ -45,8 +45,8 @@ class SuiteCase(ConfigModel):
             `np` or `share`.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
-        share: the fixed load as a share of a limit, instead of `np` [ratio]. The limit is the
-            newest one at this message size when the case is first measured. Later nights use the
+        share: the fixed load as a share of a limit, instead of `np` [ratio]. `share` refers to the
+            newest limit at this message size when the case is first measured. Later nights use the
             same load.
         mix: replaces the message size if the workload of the suite is a mix. "limit" searches the
             highest scale that the cluster sustains; "load" offers the mix at `scale` or `share`.
