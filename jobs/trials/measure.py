@@ -71,7 +71,7 @@ kept for the next window. Each window thus has samples on both sides of its edge
 class SearchProgress:
     """The purpose of the next trial and the expected number of remaining trials, shown as progress.
 
-    The search sets the purpose and the number of trials before each trial.
+    The search sets all attributes before each trial.
 
     Attributes:
         reason: purpose of the next trial.

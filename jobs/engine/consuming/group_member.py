@@ -1,9 +1,9 @@
 """A consumer group member, which joins, rebalances, sends heartbeats and commits.
 
-The coordinator of kafka-python carries out these tasks of a group member on its own threads, but
-never fetches. The engine fetches from the assigned partitions. The module uses private parts of
-kafka-python, whose exact version is pinned. Tests against real brokers fail if these private parts
-of kafka-python change.
+The coordinator of kafka-python joins, rebalances, sends heartbeats and commits on its own threads,
+but it never fetches. The engine fetches from the assigned partitions. The module uses private parts
+of kafka-python, whose exact version is pinned. Tests against real brokers fail if these private
+parts of kafka-python change.
 """
 
 from __future__ import annotations
