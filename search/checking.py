@@ -4,9 +4,10 @@ The cluster may change between the first and the last trial of a search. So `Che
 early load after the search has ended. This trial is the closing trial. Then `Checking` compares all
 trials over time. There are three results:
 
-* No change: the result is final. The closing trial changes no bound. * A suspected change: up to
-`MORE_MAX` further closing trials at this load decide. Closing trials count as trials of the search,
-so a bound that they contradict is measured again. The new result is checked once more.
+* No change: the result is final. The closing trial changes no bound.
+* A suspected change: up to `MORE_MAX` further closing trials at this load decide. Closing trials
+  count as trials of the search, so a bound that they contradict is measured again. The new result
+  is checked once more.
 * A change: only the trials after the change count. The search continues with these trials, and its
   new result is also checked.
 
