@@ -56,8 +56,8 @@ class TrialEvidence:
     Attributes:
         load: ln of the load.
         is_sustained: True if the load was sustained.
-        met: ln of the trial's limit plus `slope` · gain. It is None if the trial shows only that
-            its limit is above or below `load` minus `slope` · gain.
+        met: (ln of the trial's limit) + `slope` · gain, where gain is the value in `Curve`;
+            None if the trial shows only that its limit is above or below `load` - `slope` · gain.
         slope: ln of the utilization divided by the utilization at the limit.
         error: error of the equation, without the noise.
         by_curve: True if the equation uses the utilization.

@@ -116,7 +116,7 @@ def reasons_of_all(
     the mix.
 
     Args:
-        rule: returns the reasons for a load and the limits.
+        rule: function that takes the evidence of a load and the limits, and returns the reasons.
         evidence: the evidence of the whole load.
         limits: the limits of the rule.
         judges_parts: whether the rule also judges the parts of a mix. The reasons name the part.

@@ -60,7 +60,7 @@ def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
 
     Args:
         first, second: readings of each node, one item for each poll. Each poll began after the
-            previous poll had ended for both nodes.
+            previous polls of both nodes had ended.
     """
     names = set(first[0]).intersection(*first[1:], *second)
     agreeing = 0

@@ -147,9 +147,9 @@ class ProducerOptions:
             `partitioner_ignore_keys` must be true if messages have keys.
         sticky_partition: choice of the next sticky partition: "random", as in Kafka's default
             partitioner; "round_robin", so that all partitions get equal numbers of batches; or
-            "keys". With "keys" there is no sticky partition. Each record goes to a random
-            partition, and a request has one batch for each of these partitions that its broker
-            leads. "keys" requires the client wire and no transactions.
+            "keys". With "keys", each record goes to a random partition, and a request contains one
+            batch for each partition that the broker leads. "keys" requires the client `wire`, and
+            cannot be used with transactions.
         partition_skew: exponent of Zipf's law for random partitions: partition n of a topic is
             chosen with a probability proportional to 1/(n + 1)^exponent; with 0 all probabilities
             are equal [ratio]. With 30 partitions and exponent 1, the busiest partition gets 7.5

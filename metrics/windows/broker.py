@@ -243,9 +243,9 @@ def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
 
 
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
-    """Collector → its time, for the collectors whose time stops the threads [ms].
+    """Garbage collector → its time [ms], for the collectors that pause the threads of the program.
 
-    The concurrent cycles of ZGC and Shenandoah do not stop the threads, so they do not count. An
+    The concurrent cycles of ZGC and Shenandoah do not pause the threads, so they do not count. An
     exporter may show the names of collectors in lower case.
     """
     return {name: ms for name, ms in collection_ms.items() if not name.lower().endswith("cycles")}

@@ -61,7 +61,8 @@ STEADY_LOWERS_MAX = 4
 PROBES_MAX = 12
 RAISES_MAX = 6
 RAISE = 1.25
-"""Minimum factor by which the load increases after a side was not saturated [ratio]."""
+"""Minimum factor by which the load increases after a trial that did not saturate a side's brokers
+[ratio]."""
 PROPORTIONS_MAX = 0.1
 """The answer has a note if saturated brokers acknowledge a larger share of one part of a mix than
 of another part, and the difference exceeds this value [ratio].
