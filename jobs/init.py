@@ -84,9 +84,7 @@ def init(
         if metrics in PORTS and metrics_port is None:
             question = "Port of the metrics on every host"
             metrics_port = _prompt(question, type=Count(1, 65_535), default=PORTS[metrics])
-    server = None
-    if metrics == SERVER:
-        server = _server(**of_server)
+    server = _server(**of_server) if metrics == SERVER else None
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter
 

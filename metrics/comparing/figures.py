@@ -199,7 +199,7 @@ def load_sweep(path: Path) -> SweepRecord:
         older = {"limit": LIMIT, "load": ACKNOWLEDGED}.get(document["asks"], TIME)
         # Older versions did not write the kind.
         return restored(SweepRecord, {"kind": asdict(older), **document})
-    except (*(OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError),) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigError(
             f"{path} is not the answer of a sweep ({type(error).__name__}: {error}); expected "
             "a file OUT/SWEEP_ID/sweep.json that redline sweep has written; correct the path"
@@ -217,8 +217,11 @@ def short(path: str) -> str:
 
     For a Kafka property, this is Kafka's name. For another key, it is the last part of the path.
     """
-    if path in _WORDS:
-        return _WORDS[path]
+    return _WORDS.get(path) or last_name(path)
+
+
+def last_name(path: str) -> str:
+    """Kafka's name of a property, or the last part of the path of another key."""
     name = path.removeprefix(PROPERTIES_PREFIX)
     return name if name != path else path.rsplit(".", 1)[-1]
 
@@ -240,6 +243,11 @@ def case_words(settings: Mapping[str, Any]) -> str:
     return ", ".join(
         value if path == CASE else f"{short(path)} {value}" for path, value in settings.items()
     )
+
+
+def values_of(settings: Sequence[Mapping[str, str]]) -> dict[str, tuple[str, ...]]:
+    """Full path of each varied key → its values, in the order of the cases' settings."""
+    return {path: tuple(dict.fromkeys(each[path] for each in settings)) for path in settings[0]}
 
 
 def limit_result(boundary: Boundary) -> Result:
@@ -466,21 +474,16 @@ def effect_of(pairs: Pairs, between_sd: float = BETWEEN_STARTS_SD) -> Effect | N
     """
     if len(pairs) >= PAIRS_MIN:
         return paired_effect([(a.estimate or 0.0, b.estimate or 0.0) for a, b in pairs])
-    spreads = [(_spread(a), _spread(b)) for a, b in pairs]
-    if not pairs or any(math.isnan(a + b) for a, b in spreads):
+    measured = [(_with_spread(a), _with_spread(b)) for a, b in pairs]
+    known = [(a, b) for a, b in measured if a and b]
+    return interval_effect(known, between_sd) if known and len(known) == len(pairs) else None
+
+
+def _with_spread(result: Result) -> tuple[float, float] | None:
+    """The figure and the standard deviation of its logarithm; None if the interval is not known."""
+    if not (result.low and result.high):
         return None
-    return interval_effect(
-        [
-            ((a.estimate or 0.0, of_a), (b.estimate or 0.0, of_b))
-            for (a, b), (of_a, of_b) in zip(pairs, spreads, strict=True)
-        ],
-        between_sd,
-    )
-
-
-def _spread(result: Result) -> float:
-    """The standard deviation of the figure's logarithm; NaN if the interval is not known."""
-    return spread_of(result.low, result.high) if result.low and result.high else math.nan
+    return result.estimate or 0.0, spread_of(result.low, result.high)
 
 
 def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = False) -> str:
@@ -520,8 +523,9 @@ def change_words(effect: Effect, is_time: bool = False) -> str:
         span = f"{effect.low:.3g} to {effect.high:.3g}"
         much = "long" if is_time else "much"
         return f"{effect.ratio:.3g} times as {much}, {CONFIDENCE:.0%} interval {span} times"
-    word = _WORDS_OF_TIME if is_time else _WORDS_OF_LOAD
-    return f"{abs(effect.change):.1%} {word[effect.change < 0]}, {_interval(effect)}"
+    less, more = ("shorter", "longer") if is_time else ("less", "more")
+    word = less if effect.change < 0 else more
+    return f"{abs(effect.change):.1%} {word}, {_interval(effect)}"
 
 
 def seen_words(ratio: float, is_time: bool) -> str:
@@ -532,7 +536,3 @@ def seen_words(ratio: float, is_time: bool) -> str:
 
 def _interval(effect: Effect) -> str:
     return f"{CONFIDENCE:.0%} interval {effect.low - 1:+.1%} to {effect.high - 1:+.1%}"
-
-
-_WORDS_OF_LOAD = {True: "less", False: "more"}
-_WORDS_OF_TIME = {True: "shorter", False: "longer"}

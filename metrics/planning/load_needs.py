@@ -64,11 +64,6 @@ class Framing:
         """
         return max(1.0, size / (self.mtu_bytes - self.TCP_IP_BYTES))
 
-    @property
-    def header_bytes(self) -> int:
-        """The total size of a packet's headers [B]."""
-        return self.TCP_IP_BYTES + self.link_bytes
-
 
 @dataclass(frozen=True)
 class Assumptions:
@@ -188,7 +183,7 @@ def _exchange(
     # A response also acknowledges segments. Other acknowledgements are separate packets.
     acks_back = max(0.0, ahead / framing.segments_per_ack - back)
     acks_ahead = max(0.0, back / framing.segments_per_ack - ahead)
-    header = framing.header_bytes
+    header = framing.TCP_IP_BYTES + framing.link_bytes
     return (
         (request + (ahead + acks_ahead) * header) / messages,
         (answer + (back + acks_back) * header) / messages,

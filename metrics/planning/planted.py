@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from metrics.planning.load_needs import Assumptions, Framing, stored_bytes, wire_bytes
+from metrics.planning.load_needs import Framing, stored_bytes, wire_bytes
 from metrics.tables.rows import fact_of_node, merge_facts
 from metrics.traffic.pattern import TrafficPattern
 from metrics.windows.broker import BrokerWindow
@@ -67,14 +67,6 @@ class HandlerTime:
         room = max(0.0, 1.0 - idle_min - self.others) * self.handlers
         time_s = (self.stated_ms + self.own_ms) / 1000.0
         return room / time_s if time_s > 0 else math.inf
-
-    def idle(self, requests_per_s: float) -> float:
-        """The idle fraction at a rate of produce requests [ratio].
-
-        The idle fraction is below 0 if the rate is too high for the handlers.
-        """
-        time_s = (self.stated_ms + self.own_ms) / 1000.0
-        return 1.0 - self.others - requests_per_s * time_s / self.handlers
 
 
 def environment_of_handlers(
@@ -191,28 +183,19 @@ class PlantedRates:
             mix: the mix at scale 1.
             brokers: number of brokers; each leads the same number of partitions of each part.
         """
-        limits = [
-            [self._of_disks(each, brokers) for each in mix.loads],
-            [self._of_link(each) for each in mix.loads],
-        ]
-        used = [
-            sum(each.producers / most for each, most in zip(mix.loads, own, strict=True) if most)
-            for own in limits
-        ]
-        return 1.0 / max(used) if max(used) else None
-
-    def _of_disks(self, pattern: TrafficPattern, brokers: int) -> float | None:
-        if self.disk_bytes_per_s is None:
-            return None
-        written = log_bytes_per_s(pattern) * pattern.topic.replication_factor
-        return self.disk_bytes_per_s * brokers / written
-
-    def _of_link(self, pattern: TrafficPattern) -> float | None:
-        if self.link_bytes_per_s is None:
-            return None
         framing = Framing(self.mtu_bytes, link_bytes=0)
-        per_message = wire_bytes(pattern, framing, Assumptions()).produce_requests
-        return self.link_bytes_per_s / (per_message * pattern.producer.rate_records_per_s)
+        on_disks = on_link = 0.0
+        for each in mix.loads:
+            if each.producer.closed_loop:
+                continue
+            on_disks += each.producers * log_bytes_per_s(each) * each.topic.replication_factor
+            per_message = wire_bytes(each, framing).produce_requests
+            on_link += each.producers * each.producer.rate_records_per_s * per_message
+        used = max(
+            on_disks / brokers / (self.disk_bytes_per_s or math.inf),
+            on_link / (self.link_bytes_per_s or math.inf),
+        )
+        return 1.0 / used if used else None
 
 
 def log_bytes_per_s(pattern: TrafficPattern) -> float:
@@ -220,7 +203,4 @@ def log_bytes_per_s(pattern: TrafficPattern) -> float:
 
     The rate is infinite in a closed loop.
     """
-    producer = pattern.producer
-    if math.isinf(producer.rate_records_per_s):
-        return math.inf
-    return stored_bytes(producer) * producer.rate_records_per_s
+    return stored_bytes(pattern.producer) * pattern.producer.rate_records_per_s

@@ -111,9 +111,8 @@ def _row(boundary: Boundary, brokers: int) -> dict[str, Any]:
 def _payload_label(boundary: Boundary) -> str:
     """The payload rate per broker, and on a second line the payload rate of the whole cluster."""
     each, whole = boundary.mb_per_s_per_broker, boundary.mb_per_s
-    return "\n".join(
-        (format_mb_per_s(each), *([f"({format_mb_per_s(whole)})"] if whole > each else []))
-    )
+    text = format_mb_per_s(each)
+    return f"{text}\n({format_mb_per_s(whole)})" if whole > each else text
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 import altair as alt
@@ -271,10 +272,7 @@ def _series(
     rows: Rows, names: Callable[[Mapping[str, Any]], tuple[str, ...]]
 ) -> list[tuple[tuple[str, ...], Rows]]:
     """Group rows into series: (names of the series, its rows in order), sorted by names."""
-    found: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(names(row), []).append(row)
-    return sorted(found.items(), key=lambda each: each[0])
+    return [(named, list(own)) for named, own in groupby(sorted(rows, key=names), names)]
 
 
 def _time_axis() -> alt.X:

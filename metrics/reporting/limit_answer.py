@@ -535,10 +535,8 @@ def answer_of_load(
     one = "window" if is_continuous else "trial"
     if not trials:
         return LoadAnswer(None, f"no conclusion, because {ended or 'nothing was measured'}")
-    over, valid = (
-        [each for each in trials if each.verdict is Verdict.OVERLOADED],
-        [each for each in trials if each.is_valid],
-    )
+    over = [each for each in trials if each.verdict is Verdict.OVERLOADED]
+    valid = [each for each in trials if each.is_valid]
     count, load = f"of {format_count(len(trials))} {one}s", _offered(trials[0])
     lost = [each for each in trials if not each.is_valid]
     unjudged = f"{len(lost)} {count} could not be judged: {lost[0].reasons[0].text}" if lost else ""

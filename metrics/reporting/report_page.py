@@ -317,7 +317,7 @@ class Binding:
     evidence: str
     reasons: tuple[str, ...]
     uses: tuple[Use, ...]
-    trials: tuple[int | None, int | None]
+    trials: tuple[int | None, ...]
 
 
 def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceilings) -> Binding:
@@ -333,10 +333,7 @@ def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceil
         evidence=boundary.evidence.removeprefix(f"{resource}: "),
         reasons=first_reasons(reason_texts(boundary.overload_reasons)),
         uses=_uses(low, over, resource, ceilings),
-        trials=(
-            None if low is None else low.trial.number,
-            None if over is None else over.trial.number,
-        ),
+        trials=tuple(None if each is None else each.trial.number for each in (low, over)),
     )
 
 
@@ -385,6 +382,7 @@ def _is_known(use: ResourceUse | None) -> bool:
     return use is not None and (use.utilization is not None or bool(use.saturation))
 
 
+# The first prefix that fits a name counts, so longer prefixes come first.
 _GROUPS = {
     "broker.config": "Properties of the brokers that differ from Kafka's defaults",
     "topic.config": "Properties of the topics",
@@ -474,11 +472,10 @@ def seconds_between(started_at: str, finished_at: str) -> float | None:
 
 
 def _title(name: str) -> str:
-    prefixes: Iterable[str] = sorted(_GROUPS, key=len, reverse=True)
     # If a fact differs between nodes, its name contains the number of the node.
     parts = [part for part in name.split(".") if not part.isdigit()]
     plain = ".".join(parts)
-    return next((_GROUPS[each] for each in prefixes if plain.startswith(f"{each}.")), "More")
+    return next((_GROUPS[each] for each in _GROUPS if plain.startswith(f"{each}.")), "More")
 
 
 _SECONDS = 60

@@ -101,10 +101,9 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
     brokers = sorted({each.broker_id for each in points})
     times = [each.elapsed_s for each in points] or [0.0]
     domain = [min(0.0, *times), max(window_s, *times)]
-    colors = [COLORS[i % len(COLORS)] for i in range(len(brokers))]
     color = alt.Color(
         "broker_id:N",
-        scale=alt.Scale(domain=brokers, range=colors),
+        scale=alt.Scale(domain=brokers, range=COLORS),
         legend=alt.Legend(title="Broker", orient="top"),
     )
     x = alt.X("elapsed_s:Q", scale=alt.Scale(domain=domain, nice=False))
@@ -183,7 +182,6 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
         format_size(message_bytes)
         for message_bytes in sorted({trial.point_message_bytes for trial in trials})
     ]
-    colors = [COLORS[i % len(COLORS)] for i in range(len(sizes))]
     p99_ms = [row["p99"] for row in rows]
     domain = [min(p99_ms) / 1.3, max(p99_ms) * 1.3]  # keeps marks off the edges
     latency = alt.Scale(type="log", nice=False, domain=domain)
@@ -192,7 +190,7 @@ def throughput_latency_spec(trials: Sequence[Trial]) -> dict[str, Any] | None:
         y=alt.Y("p99:Q", title="Produce latency p99 [ms]", scale=latency),
         color=alt.Color(
             "size:N",
-            scale=alt.Scale(domain=sizes, range=colors),
+            scale=alt.Scale(domain=sizes, range=COLORS),
             legend=alt.Legend(
                 title="Message size", orient="bottom", direction="horizontal", symbolOpacity=1
             ),

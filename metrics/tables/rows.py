@@ -183,8 +183,7 @@ def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, 
 
 def fact_of_node(environment: Mapping[str, str], kind: str, node: int, name: str) -> str | None:
     """A fact of one node in an environment that `merge_facts` returned; None if it is not known."""
-    own = environment.get(f"{kind}.{node}.{name}")
-    return environment.get(f"{kind}.{name}") if own is None else own
+    return environment.get(f"{kind}.{node}.{name}", environment.get(f"{kind}.{name}"))
 
 
 def difference(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[Difference, ...]:

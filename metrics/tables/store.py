@@ -153,9 +153,8 @@ class TableStore:
         self._pending: list[Future[None]] = []
         self._file_counts: dict[str, int] = {}
         self._last: dict[str, dict[str, int]] = {}  # run → result of `_last_trials`
-        self._points: dict[
-            str, dict[_Point, tuple[int, bool]]
-        ] = {}  # run → result of `_known_points`
+        # Run → result of `_known_points`.
+        self._points: dict[str, dict[_Point, tuple[int, bool]]] = {}
         if not self._is_path and _CATALOG_NAME.fullmatch(base) is None:
             raise ConfigError(
                 f"--tables is {base!r}; expected a path with a slash in it, such as ./tables or "

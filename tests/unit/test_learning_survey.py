@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from jobs.features.learn import reading
 from jobs.features.learn.learning import rates_of
 from jobs.features.learn.reading import (
     ANSWER_BYTES,
     LITTLE_BYTES_PER_S,
-    REQUESTS_MAX,
     REQUESTS_PER_S,
     BatchReader,
     OffsetLookup,
@@ -129,7 +129,7 @@ def test_linger_and_batch_size_give_batches_as_large_as_those_that_were_read(
         due = rate * linger_ms / 1e3
         is_random = "producer.arrivals" in keys.keys
         lingered = 1 + due if is_random else int(due) + 1
-        if part.fit.is_full:
+        if part.first.fit.is_full:
             assert lingered > part.records_per_batch, name
         else:
             assert lingered == pytest.approx(part.records_per_request, rel=0.02), name
@@ -143,8 +143,8 @@ def test_requests_of_producers_with_keys_hold_several_batches(learnt: Learnt) ->
     sent = sent_batches(kind, 6, SECONDS, random.Random(1))
     requests = len({(at_ms, producer, n % BROKERS) for at_ms, n, _, producer in sent})
     part = alone(learnt["keyed"])
-    assert part.fit.request_batches == pytest.approx(len(sent) / requests, rel=0.03)
-    assert part.fit.request_batches > 1.2
+    assert part.first.fit.request_batches == pytest.approx(len(sent) / requests, rel=0.03)
+    assert part.first.fit.request_batches > 1.2
     assert part.records_per_s / part.records_per_request == pytest.approx(
         requests / SECONDS, rel=0.03
     )
@@ -261,7 +261,7 @@ def test_properties_of_many_topics_are_one_request_and_some_may_be_refused(logs:
     assert "slow-8: TopicAuthorizationFailedError" in text and "DescribeConfigs" in text
 
 
-def test_large_batches_are_read_in_turns() -> None:
+def test_large_batches_are_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     logs = {}
     for name in ("first", "second"):
         logs[name] = {0: PartitionOfLog()}
@@ -269,14 +269,15 @@ def test_large_batches_are_read_in_turns() -> None:
             message = (None, bytes(1_400_000), ())
             logs[name][0].add(lambda base, n=number, m=message: encoded(base, [n], [m]))  # type: ignore[misc]
     admin, time = ServedCluster(logs), FakeTime()
-    reader = BatchReader(admin, ReadingPace(1e9, 1.0, time, time.pause))
+    monkeypatch.setattr(reading, "REQUESTS_PER_S", 1.0)
+    reader = BatchReader(admin, ReadingPace(1e9, time, time.pause))
     ranges = [OffsetRange(name, 0, 0, 0, 4, 1e9) for name in logs]
     reader.read(ranges, time() + 1.5)
     assert [each.at for each in ranges] == [1, 1], "an early end leaves a part of each"
     reader.read(ranges, time() + 60.0, bytes_max=4_000_000)
     assert sum(each.at for each in ranges) == 3, "the first answer beyond it is the last"
     reader.read(ranges, time() + 60.0)
-    assert [each.read_share for each in ranges] == [1.0, 1.0]
+    assert [each.at for each in ranges] == [each.end for each in ranges]
 
 
 def test_it_waits_as_long_as_brokers_ask(logs: Logs) -> None:
@@ -307,11 +308,11 @@ def test_it_joins_no_group_and_commits_nothing(logs: Logs) -> None:
     assert "GroupAuthorizationFailedError" in note
 
 
-def curve_of_days(admin: ServedCluster, requests_max: int = REQUESTS_MAX) -> Curve:
+def curve_of_days(admin: ServedCluster) -> Curve:
     """The curve of a topic with six partitions and a record in each hour of 50."""
     time = FakeTime()
-    pace = ReadingPace(1e9, 1e9, time, time.pause)
-    lookup = OffsetLookup(admin, matching_topics(admin, [".*"]), pace, requests_max)
+    pace = ReadingPace(1e9, time, time.pause)
+    lookup = OffsetLookup(admin, matching_topics(admin, [".*"]), pace)
     found = lookup.logs([("days", number) for number in range(6)])
     logs = {number: found["days", number] for number in range(6)}
     return lookup.curves({"days": logs}, END_S)["days"]
@@ -321,13 +322,14 @@ def hourly() -> ServedCluster:
     return ServedCluster({"days": written(Kind(6, 1 / 3_600, 0.0, 10), 6, 50 * 3_600.0)})
 
 
-def test_curves_keep_to_a_number_of_requests() -> None:
+def test_curves_keep_to_a_number_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     admin = hourly()
     whole = curve_of_days(admin)
     assert whole.step_s == 3_600
     assert admin.requests.count("ListOffsetsRequest") <= 9 + 50 * 3, "one for each leader and time"
     admin = hourly()
-    coarse = curve_of_days(admin, 60)
+    monkeypatch.setattr(reading, "REQUESTS_MAX", 60)
+    coarse = curve_of_days(admin)
     assert coarse.step_s == 4 * 3_600
     assert admin.requests.count("ListOffsetsRequest") <= 9 + 60
     assert coarse.mean == pytest.approx(whole.mean, rel=0.1)

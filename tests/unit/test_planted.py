@@ -24,11 +24,17 @@ def calibrated() -> TrafficPattern:
     return load_workload("calibrated").pattern(1000)
 
 
+def idle(times: HandlerTime, requests_per_s: float) -> float:
+    """The idle fraction of the handlers at a rate of produce requests."""
+    time_s = (times.stated_ms + times.own_ms) / 1000.0
+    return 1.0 - times.others - requests_per_s * time_s / times.handlers
+
+
 def window(
-    per_s: float | None, idle: float | None, local_ms: float | None, broker: int = 1
+    per_s: float | None, idle_share: float | None, local_ms: float | None, broker: int = 1
 ) -> BrokerWindow:
     produce = RequestWindow(per_s=per_s, local_ms=local_ms)
-    return BrokerWindow(broker, 0.0, 10.0, 1.0, 10, 0, handler_idle=idle, produce=produce)
+    return BrokerWindow(broker, 0.0, 10.0, 1.0, 10, 0, handler_idle=idle_share, produce=produce)
 
 
 def test_every_batch_of_the_calibrated_workload_is_full_before_its_linger_ends() -> None:
@@ -51,7 +57,7 @@ def test_every_batch_of_the_calibrated_workload_is_full_before_its_linger_ends()
 def test_requests_at_the_limit(times: HandlerTime, idle_min: float, expected: float) -> None:
     assert times.requests_per_s(idle_min) == pytest.approx(expected)
     if math.isfinite(expected) and expected:
-        assert times.idle(expected) == pytest.approx(idle_min)
+        assert idle(times, expected) == pytest.approx(idle_min)
 
 
 def test_producers_at_the_limit_are_those_of_the_slowest_broker() -> None:
@@ -70,7 +76,7 @@ def test_small_terms_come_from_a_window_at_light_load_and_are_means_over_brokers
     }
     # The errors of the two brokers' windows cancel out.
     windows = [
-        window(6.0, truth[i].idle(6.0) + blur, truth[i].stated_ms + 0.8 + jitter, i)
+        window(6.0, idle(truth[i], 6.0) + blur, truth[i].stated_ms + 0.8 + jitter, i)
         for i, blur, jitter in ((1, 0.01, 0.2), (2, -0.01, -0.2))
     ]
     found = complete_handler_times(planted, windows)

@@ -63,9 +63,8 @@ def answer_tables(answer: ComparisonAnswer) -> list[Table]:
     """The tables of an answer: effects, use of resources, and differences between the sides."""
     if not answer.cases:
         return []
-    differences = differences_table(answer.differences)
-    found = [effects_table(answer), bound_table(answer)]
-    return found if differences is None else [*found, differences]
+    differences = [differences_table(answer.differences)] if answer.differences else []
+    return [effects_table(answer), bound_table(answer), *differences]
 
 
 def sentences(answer: ComparisonAnswer) -> Iterator[str]:
@@ -149,10 +148,8 @@ def bound_table(answer: ComparisonAnswer) -> Table:
                  tuple(rows))  # fmt: skip
 
 
-def differences_table(differences: Sequence[Difference]) -> Table | None:
-    """The table of differences between the sides; None if both sides are equal."""
-    if not differences:
-        return None
+def differences_table(differences: Sequence[Difference]) -> Table:
+    """The table of differences between the sides."""
     rows = tuple((short_name(each.name), each.before, each.after) for each in differences)
     return Table("Differences between the sides", ("name", "A", "B"), rows)
 

@@ -135,25 +135,23 @@ def settings_of(spec: str) -> dict[str, str] | None:
     return settings
 
 
-def _overrides(settings: Mapping[str, str], option: str) -> list[str]:
+def _overrides(settings: Mapping[str, str], option: str) -> Iterator[str]:
     """The settings in the form of `--set` options.
 
     Raises:
         ConfigError: the setting must have the same value on both sides, or the setting lacks its
             prefix `workload.` or `goal.`.
     """
-    found = []
     for key, value in settings.items():
         path = tuple(key.split("."))
         if path[0] in FILES:
             _require_comparable(key, path, option)
-            found.append(f"{key}={value}")
+            yield f"{key}={value}"
         elif key in TESTBED_KEYS:
-            found.append(f"cluster.testbed.{TESTBED_KEYS[key]}={value}")
+            yield f"cluster.testbed.{TESTBED_KEYS[key]}={value}"
         else:
             _require_broker_property(key, path, option)
-            found.append(f"{PROPERTIES_PREFIX}{key}={value}")
-    return found
+            yield f"{PROPERTIES_PREFIX}{key}={value}"
 
 
 def _require_comparable(key: str, path: tuple[str, ...], option: str) -> None:
@@ -199,7 +197,7 @@ def load_sides(
             _require_cluster(spec, option)
             config = load(spec, workload, goal, (*overrides, FULL_WINDOWS))
         else:
-            own = _overrides(settings, option)
+            own = list(_overrides(settings, option))
             of_brokers = [each for each in own if each.startswith("cluster.")]
             if of_brokers and not load_cluster(cluster, overrides).starts_brokers:
                 raise ConfigError(

@@ -11,7 +11,6 @@ import difflib
 import logging
 import math
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -121,20 +120,14 @@ class ReadingPace:
 
     Args:
         bytes_per_s: maximum rate of responses [B/s].
-        requests_per_s: maximum rate of requests [1/s].
         clock: monotonic clock [s].
         pause: function that waits for a number of seconds.
     """
 
     def __init__(
-        self,
-        bytes_per_s: float,
-        requests_per_s: float = REQUESTS_PER_S,
-        clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], object] = time.sleep,
+        self, bytes_per_s: float, clock: Callable[[], float], pause: Callable[[float], object]
     ) -> None:
         self._bytes_per_s = bytes_per_s
-        self._requests_per_s = requests_per_s
         self._clock, self._pause = clock, pause
         self._next_s = clock()
         self.throttled_s = 0.0
@@ -171,7 +164,7 @@ class ReadingPace:
             size_bytes: size of the response [B].
             throttle_ms: throttle time in the broker's response [ms].
         """
-        taken_s = max(size_bytes / self._bytes_per_s, 1 / self._requests_per_s)
+        taken_s = max(size_bytes / self._bytes_per_s, 1 / REQUESTS_PER_S)
         self._next_s = max(self._next_s, self._clock() - taken_s) + taken_s
         self.bytes_read += size_bytes
         if throttle_ms > 0:
@@ -351,7 +344,8 @@ def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
         return
     for key, value_bytes, sizes in records:
         tally.add(key, value_bytes, sizes)
-    tally.add_batch(plain, header.size_bytes - BATCH_HEADER_BYTES)
+    tally.plain_bytes += plain
+    tally.stored_bytes += header.size_bytes - BATCH_HEADER_BYTES
 
 
 ANSWER_BYTES = 2_097_152
@@ -390,12 +384,6 @@ class OffsetRange:
     def __post_init__(self) -> None:
         self.at = self.start
         self.is_over = self.start >= self.end
-
-    @property
-    def read_share(self) -> float:
-        """The share of the offsets that were read [ratio]; 1 for an empty range."""
-        offsets = self.end - self.start
-        return min(1.0, (self.at - self.start) / offsets) if offsets > 0 else 1.0
 
 
 @dataclass
@@ -566,20 +554,12 @@ class OffsetLookup:
     Args:
         topics: the topics with the leaders of their partitions.
         pace: the rate limiter of look-ups. The rate limiter counts one look-up as one byte.
-        requests_max: maximum number of requests for all curves.
     """
 
-    def __init__(
-        self,
-        admin: KafkaAdmin,
-        topics: Iterable[TopicFacts],
-        pace: ReadingPace,
-        requests_max: int = REQUESTS_MAX,
-    ) -> None:
+    def __init__(self, admin: KafkaAdmin, topics: Iterable[TopicFacts], pace: ReadingPace) -> None:
         self._admin = admin
         self._leaders = {(t.name, p): leader for t in topics for p, leader in t.leaders.items()}
         self._pace = pace
-        self._requests_max = requests_max
 
     def logs(self, places: Iterable[Place]) -> dict[Place, PartitionLog]:
         """Partition → its log, for each partition that has a leader and that this user may
@@ -668,10 +648,9 @@ class OffsetLookup:
             places = [(topic, each) for topic in asked for each in chosen[topic]]
             found = self.at(places, int(at_s * 1e3))
             for topic in asked:
+                # If a leader moved, the curve begins after this time.
                 if any((topic, each) not in found for each in chosen[topic]):
-                    open_topics.discard(
-                        topic
-                    )  # a leader moved, so the curve begins after this time
+                    open_topics.discard(topic)
                     continue
                 for each in chosen[topic]:
                     offset, _ = found[topic, each]
@@ -700,7 +679,7 @@ class OffsetLookup:
             lookups = sum(len(own) * len(chosen[topic]) for topic, own in times.items())
             leaders = {self._leaders[topic, each] for topic in times for each in chosen[topic]}
             requests = len({at_s for own in times.values() for at_s in own}) * len(leaders)
-            if (lookups <= LOOKUPS_MAX and requests <= self._requests_max) or step_s > _STEP_MAX_S:
+            if (lookups <= LOOKUPS_MAX and requests <= REQUESTS_MAX) or step_s > _STEP_MAX_S:
                 return times
             step_s *= 2
 

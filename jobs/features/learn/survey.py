@@ -108,9 +108,9 @@ class Surveyor:
     ) -> None:
         self._admin, self._facts, self._bounds = admin, list(topics), bounds
         self._progress, self._clock, self._now = progress, clock, now
-        self._lookups = ReadingPace(LOOKUPS_PER_S, clock=clock, pause=pause)
+        self._lookups = ReadingPace(LOOKUPS_PER_S, clock, pause)
         self._offsets = OffsetLookup(admin, topics, self._lookups)
-        self._pace = ReadingPace(bounds.bytes_per_s, clock=clock, pause=pause)
+        self._pace = ReadingPace(bounds.bytes_per_s, clock, pause)
         self._reader = BatchReader(admin, self._pace, decodes=bounds.decodes)
         self._ranges: list[OffsetRange] = []
         self._windows: dict[str, tuple[float, float]] = {}

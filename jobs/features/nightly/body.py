@@ -64,7 +64,6 @@ from metrics.units import format_duration
 
 _NAMES_ONLY = ("name", "description", "message_bytes", "np")
 _NO_EFFECT_ON_VERDICT = ("name", "description", "guards.", "search.budget.")
-_SEARCH_ONLY = ("search.",)
 
 
 def settings_of(
@@ -79,14 +78,12 @@ def settings_of(
         cluster_id: the cluster's id. The cluster's id is not a setting if each run starts new
             brokers.
     """
-    skipped = (
-        _NO_EFFECT_ON_VERDICT if case.kind == LIMIT else (*_NO_EFFECT_ON_VERDICT, *_SEARCH_ONLY)
-    )
+    of_search = () if case.kind == LIMIT else ("search.",)
     found = {
         "case.bpm": str(config.workload.message_bytes[0]),
         "metrics.source": source,
         **_texts("workload", describe(config.workload), _NAMES_ONLY),
-        **_texts("goal", describe(config.goal), skipped),
+        **_texts("goal", describe(config.goal), (*_NO_EFFECT_ON_VERDICT, *of_search)),
     }
     if case.kind != LIMIT:
         named = {"np": str(load)} if case.mix is None else {"scale": f"{SCALE.shown(load):g}"}
@@ -326,7 +323,7 @@ Missing = Mapping[str, tuple[Outcome, str]]
 def rule_of(suite: Suite) -> NightRule:
     """The rule that judges the nights of a suite."""
     return NightRule(
-        {case.name: suite.noise_of(case) for case in suite.cases},
+        {case.name: case.noise or suite.noise for case in suite.cases},
         suite.min_effect,
         suite.history_max,
         suite.since_s,

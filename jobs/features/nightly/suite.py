@@ -199,10 +199,6 @@ class Suite(ConfigModel):
         """The message sizes of all cases without repetition [B]; empty for a mix."""
         return tuple(dict.fromkeys(case.size for case in self.cases if case.size is not None))
 
-    def noise_of(self, case: SuiteCase) -> Noise:
-        """The noise that the suite states for a case."""
-        return case.noise or self.noise
-
 
 def load_suite(name_or_path: str) -> Suite:
     """Read a suite.

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-from jobs.console.events import Level, Notice, Table
+from jobs.console.events import Table, note
 from jobs.console.printing import make_reporter
 from jobs.runs.outcome import RunOutcome, finish, outcome_of
 from metrics.columns import Column, as_document
@@ -62,16 +62,6 @@ class Setup:
     mb_per_s: float
 
     @property
-    def gb_per_day(self) -> float:
-        """The payload per day [GB]."""
-        return self.mb_per_s * DAY_S / 1e3
-
-    @property
-    def messages_per_minute(self) -> float:
-        """The number of messages per minute."""
-        return self.mb_per_s * 1e6 / self.message_bytes * 60
-
-    @property
     def size(self) -> tuple[float, ...]:
         """The sort key for the size of the set-up, one value for each key of `SIZES`."""
         return tuple(float(self.settings.get(path, 0)) for path in SIZES)
@@ -98,11 +88,6 @@ def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
             lowest[case] = min(low, lowest.get(case, low))
     found = [Setup(dict(case), message_bytes, low) for case, low in lowest.items()]
     return sorted(found, key=lambda one: (*one.size, one.mb_per_s))
-
-
-def smallest_setup(setups: Sequence[Setup], mb_per_s: float) -> Setup | None:
-    """The first set-up that carries a load; None if no set-up carries it."""
-    return next((one for one in setups if one.mb_per_s >= mb_per_s), None)
 
 
 Options = Mapping[str, Any]
@@ -192,7 +177,7 @@ def plan_brokers(
         rows = tuple(provision_rows(answer, demand))
         reporter.report(Table(title, ("what", "value"), rows))
         for sentence in (*answer.assumptions, *([caveat] if caveat else [])):
-            reporter.report(Notice(Level.NOTE, sentence))
+            note(reporter, sentence)
     write_json_file(
         json_file, {"demand": as_document(demand), "answer": as_document(answer), "caveat": caveat}
     )
@@ -228,13 +213,13 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
         )
     setups = setups_of(answer.results, demand.message_bytes)
     wanted = demand.mb_per_s * (1 + demand.growth) / (1 - demand.headroom)
-    found = smallest_setup(setups, wanted)
+    found = next((one for one in setups if one.mb_per_s >= wanted), None)
     rows = tuple(
         (
             *(one.settings[path] for path in answer.axes),
             format_mb_per_s(one.mb_per_s),
-            f"{one.gb_per_day:,.0f}",
-            format_count(one.messages_per_minute),
+            f"{one.mb_per_s * DAY_S / 1e3:,.0f}",
+            format_count(one.mb_per_s * 1e6 / one.message_bytes * 60),
             "the smallest" if one is found else "yes" if one.mb_per_s >= wanted else "no",
         )
         for one in setups
@@ -266,7 +251,7 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
     with make_reporter() as reporter:
         reporter.report(Table(title, head, rows))
         for sentence in (conclusion, *([answer.caveat] if answer.caveat else [])):
-            reporter.report(Notice(Level.NOTE, sentence))
+            note(reporter, sentence)
         finish(outcome, reporter, partial(write_json_file, json_file, document))
 
 
@@ -324,10 +309,13 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
         for each in point.parts
     )
     replicas, groups = summary.replication_factor, summary.consumer_groups
+    mix_mb_per_s = None
     if parts:
+        assert point.scale_sustained, "limits_of accepts a mix along scale only"
+        mix_mb_per_s = point.mb_per_s / point.scale_sustained
         replicas = max(each.replication_factor for each in parts)
         groups = sum(each.consumer_groups for each in parts)
-    found = MeasuredLimit(
+    limit = MeasuredLimit(
         point.message_bytes,
         point.mb_per_s_per_broker,
         point.limited_by,
@@ -336,12 +324,10 @@ def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
         point.mb_per_s_per_broker_low,
         doubt_words(point),
         parts=parts,
+        mix_mb_per_s=mix_mb_per_s,
         between_runs=BETWEEN_RUNS,
     )
-    if parts:
-        assert point.scale_sustained, "limits_of accepts a mix along scale only"
-        found = replace(found, mix_mb_per_s=point.mb_per_s / point.scale_sustained)
-    return _lasting(found, point)
+    return _lasting(limit, point)
 
 
 def _lasting(limit: MeasuredLimit, point: Boundary) -> MeasuredLimit:

@@ -24,7 +24,7 @@ from jobs.runs.measurement import explaining
 from jobs.runs.outcome import RunOutcome, outcome_of
 from jobs.trials.context import Session
 from metrics.common.errors import ConfigError, NoConclusionError
-from metrics.comparing.figures import CASE, Result
+from metrics.comparing.figures import CASE, Result, values_of
 from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.files import write_atomic
 from metrics.tables.rows import SweepCase
@@ -105,8 +105,7 @@ class SweepRun(Campaign[ExperimentCase]):
     def about(self, groups: Sequence[Sequence[Turn[ExperimentCase]]]) -> tuple[str, ...]:
         """Plan notes: the experiment, and the varied keys with their values."""
         experiment, cases = self.sweep.experiment, self.sweep.cases
-        values = {path: dict.fromkeys(each.settings[path] for each in cases)
-                  for path in experiment.varied}  # fmt: skip
+        values = values_of([each.settings for each in cases])
         varied = "; ".join(f"{path}: {', '.join(each)}" for path, each in values.items())
         return (
             f"experiment {experiment.name}: {experiment.description}",
@@ -263,10 +262,7 @@ def axes_of(sweep: Sweep) -> dict[str, tuple[str, ...]]:
     """Axis → its values in order. An axis is the path of a varied key, or `CASE` if cases have
     names.
     """
-    return {
-        path: tuple(dict.fromkeys(case.shown[path] for case in sweep.cases))
-        for path in sweep.cases[0].shown
-    }
+    return values_of([case.shown for case in sweep.cases])
 
 
 def answer_of(

@@ -20,7 +20,7 @@ from jobs.config.source import ParsedFile
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.bounds import Number, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
-from metrics.comparing.figures import CASE, PROPERTIES_PREFIX, setting_text
+from metrics.comparing.figures import CASE, last_name, setting_text
 from metrics.features.sweep.answer import CaseSettings, Claim
 
 CASES_MAX = 200
@@ -338,9 +338,6 @@ def _require_effect(config: Configuration, settings: Mapping[str, object]) -> No
 
 def _short_names(paths: Sequence[str]) -> dict[str, str]:
     """Full path → the shortest unique name, for example the name of a broker property."""
-    short = {}
-    for path in paths:
-        of_broker = path.removeprefix(PROPERTIES_PREFIX)
-        short[path] = of_broker if of_broker != path else path.rsplit(".", 1)[-1]
+    short = {path: last_name(path) for path in paths}
     taken = list(short.values())
     return {path: name if taken.count(name) == 1 else path for path, name in short.items()}

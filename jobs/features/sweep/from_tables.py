@@ -10,7 +10,7 @@ from typing import Any
 from jobs.campaigns.campaign import measurement_named
 from jobs.runs.measurement import Measurement, explaining
 from metrics.common.errors import ConfigError
-from metrics.comparing.figures import Result
+from metrics.comparing.figures import Result, values_of
 from metrics.features.sweep.answer import SweepAnswer
 from metrics.reporting.summary import RunSummary, inferred_measurement, load_summary, trial_document
 from metrics.reporting.summary_tables import summary_of
@@ -114,7 +114,7 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
             seen.add(turn)
             found.extend(results_of(measurement, row["settings"], row["repeat"], summary))
     first, last = min(runs, key=lambda r: r["at"]), max(runs, key=lambda r: r["at"])
-    summary = summary_of([last], [])
+    summary, axes = summary_of([last], []), {row["axis"] for row in points}
     return SweepAnswer(
         first["sweep_id"],
         summary_of([first], []).started_at,
@@ -127,9 +127,9 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
         "",
         "",
         asks,
-        measurement.unit_on(_axis(points)),
+        measurement.unit_on(axes.pop() if len(axes) == 1 else NP.name),
         measurement.figure,
-        _axes(runs),
+        values_of([row["settings"] for row in sorted(runs, key=lambda row: row["run_id"])]),
         max(row["repeat"] for row in runs),
         tuple(found),
     )
@@ -144,14 +144,3 @@ def _summaries(
         held = sorted((row for row in trials if row["run_id"] == run_id), key=lambda r: r["trial"])
         documents = tuple(trial_document(trial_from(dict(row))) for row in held)
         yield own[0], replace(summary, trials=documents)
-
-
-def _axes(runs: Sequence[Row]) -> dict[str, tuple[str, ...]]:
-    ordered = sorted(runs, key=lambda row: row["run_id"])
-    paths = list(ordered[0]["settings"])
-    return {path: tuple(dict.fromkeys(row["settings"][path] for row in ordered)) for path in paths}
-
-
-def _axis(points: Sequence[Row]) -> str:
-    axes = {row["axis"] for row in points}
-    return axes.pop() if len(axes) == 1 else NP.name

@@ -111,10 +111,9 @@ def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) ->
     """The capacity of a resource according to a run; None if neither the run nor a threshold shows
     the limit.
     """
-    line, binding = measured.line_of(broker_id, load.key), measured.binding
+    line = measured.line_of(broker_id, load.key)
     rest = Line(0.0, 0.0, 0.0, 0.0) if line is None else line
-    is_fallback = binding is None and load.key == (Resource.REQUEST_HANDLERS, RATIO)
-    if line is not None and (load.key == binding or is_fallback):
+    if line is not None and load.key == (measured.binding or (Resource.REQUEST_HANDLERS, RATIO)):
         return Capacity(
             rest.at_rest, rest.rest_error, line.at_load, line.load_error,
             measured.low, measured.high, bend=measured.bend,
@@ -123,26 +122,6 @@ def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) ->
         return None
     # The run may have used more than the threshold, although this resource was not the limit.
     return Capacity(rest.at_rest, rest.rest_error, max(load.most, rest.at_load), bend=measured.bend)
-
-
-def unmeasured_capacity(
-    load: ResourceLoad, curve: Sequence[tuple[float, float]], rate: float
-) -> Capacity | None:
-    """The capacity of a resource according to its threshold; None without a threshold.
-
-    Args:
-        curve: pairs (traffic, use), one for each part of the window.
-        rate: the traffic in the whole window, in the unit of `curve`.
-    """
-    if load.most is None:
-        return None
-    line = fit_line(curve, rate)
-    if line is None:
-        line = Line(0.0, load.used, REST_PRIOR * load.used, 0.0)
-    return Capacity(
-        line.at_rest, line.rest_error, load.most, 0.0, UNMEASURED_LOW, UNMEASURED_HIGH,
-        bend=BEND_OF_DISKS,
-    )  # fmt: skip
 
 
 def row_of(
@@ -197,35 +176,19 @@ def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float
     return found
 
 
-def rows_without_run(today: Today, limits: Indicators) -> Iterator[ResourceHeadroom]:
-    """The rows of all brokers and resources, with thresholds as limits."""
-    rates = [
-        {each.broker_id: each.bytes_in_per_s or 0.0 for each in part.brokers}
-        for part in (today.whole, *today.parts)
-    ]
-
-    def capacity(broker: int, load: ResourceLoad, parts: Parts) -> Capacity | None:
-        curve = [
-            (rate[broker], part[broker][load.key].used)
-            for rate, part in zip(rates[1:], parts, strict=True)
-            if load.key in part.get(broker, {}) and broker in rate
-        ]
-        return unmeasured_capacity(load, curve, rates[0][broker])
-
-    return _rows(today, limits, capacity)
-
-
 def _rows(
     today: Today,
     limits: Indicators,
     capacity_of: Callable[[int, ResourceLoad, Parts], Capacity | None],
-) -> Iterator[ResourceHeadroom]:
+) -> list[ResourceHeadroom]:
+    """The rows of all brokers and resources whose capacity is known."""
     parts = today.parts_of(limits)
-    for broker, loads in today.loads(limits).items():
-        for key, load in loads.items():
-            capacity = capacity_of(broker, load, parts)
-            if capacity is not None:
-                yield row_of(broker, load, capacity, scatter_error(today, parts, broker, key))
+    return [
+        row_of(broker, load, capacity, scatter_error(today, parts, broker, key))
+        for broker, loads in today.loads(limits).items()
+        for key, load in loads.items()
+        if (capacity := capacity_of(broker, load, parts)) is not None
+    ]
 
 
 def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
@@ -241,7 +204,7 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 
 
 def answer_of(
-    rows: Sequence[ResourceHeadroom], *, is_estimate: bool, assumption: str, notes: Sequence[str]
+    rows: Sequence[ResourceHeadroom], *, is_estimate: bool, notes: Sequence[str] = ()
 ) -> Answer | None:
     """The answer that follows from all rows. The result is None if no row has both `counts` and a
     value of `times`.
@@ -257,7 +220,7 @@ def answer_of(
         min(row.times_low for row in known if row.times_low is not None),
         min(row.times_high for row in known if row.times_high is not None),
         is_estimate,
-        assumption,
+        ASSUMES_THRESHOLDS if is_estimate else ASSUMES_RUN,
         tuple(notes),
     )
 
@@ -326,9 +289,8 @@ def traffic_rows(
         if not taken or not messages:
             continue
         most, note = limit_for_size(limits, taken / messages)
-        if (
-            note and not notes
-        ):  # one note for all brokers, whose sizes differ only in the last digits
+        # One note is enough for all brokers: their sizes differ only in the last digits.
+        if note and not notes:
             notes.append(note)
         load = ResourceLoad(Resource.UNKNOWN, BYTES_PER_S, taken)
         capacity = Capacity(0.0, 0.0, most, 0.0, measured.low, measured.high, counts)
@@ -383,16 +345,10 @@ def nearest_limit(today: Today, points: Sequence[RunLimit]) -> RunLimit:
     """The limit at the message size that is nearest to today's mean stored size."""
     taken = sum(each.bytes_in_per_s or 0.0 for each in today.whole.brokers)
     messages = sum(each.messages_in_per_s or 0.0 for each in today.whole.brokers)
-    known = [each for each in points if each.traffic is not None]
-    if not messages or not known:
+    known = [(each.traffic.stored_bytes, each) for each in points if each.traffic is not None]
+    if not (taken and messages and known):
         return points[0]
-
-    def distance(point: RunLimit) -> float:
-        stored = point.traffic.stored_bytes if point.traffic is not None else 1.0
-        ratio = taken / messages / stored
-        return max(ratio, 1.0 / ratio) if ratio > 0 else float("inf")
-
-    return min(known, key=distance)
+    return min(known, key=lambda each: abs(math.log(taken / messages / each[0])))[1]
 
 
 def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicators) -> Answer | None:
@@ -405,13 +361,11 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
         limits: the thresholds of the goal.
     """
     measured = nearest_limit(today, points)
-    rows = list(
-        _rows(today, limits, lambda broker, load, _: measured_capacity(measured, broker, load))
-    )
+    rows = _rows(today, limits, lambda broker, load, _: measured_capacity(measured, broker, load))
     is_by_traffic = not any(row.counts and row.times is not None for row in rows)
     by_traffic, notes = traffic_rows(today, measured, points, counts=is_by_traffic)
     notes += _notes_on(measured, today)
-    answer = answer_of([*rows, *by_traffic], is_estimate=False, assumption=ASSUMES_RUN, notes=notes)
+    answer = answer_of([*rows, *by_traffic], is_estimate=False, notes=notes)
     if answer is None or is_by_traffic:
         return answer
     other = disagreement(answer.times, by_traffic)
@@ -420,31 +374,45 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
 
 def hold_against_thresholds(today: Today, limits: Indicators) -> Answer | None:
     """How many times today's traffic fits before a threshold is reached, with a wide interval."""
-    return answer_of(
-        list(rows_without_run(today, limits)),
-        is_estimate=True,
-        assumption=ASSUMES_THRESHOLDS,
-        notes=(),
-    )
+    rates = [
+        {each.broker_id: each.bytes_in_per_s or 0.0 for each in part.brokers}
+        for part in (today.whole, *today.parts)
+    ]
+
+    def capacity(broker: int, load: ResourceLoad, parts: Parts) -> Capacity | None:
+        if load.most is None:
+            return None
+        curve = [
+            (rate[broker], part[broker][load.key].used)
+            for rate, part in zip(rates[1:], parts, strict=True)
+            if load.key in part.get(broker, {}) and broker in rate
+        ]
+        line = fit_line(curve, rates[0][broker])
+        if line is None:
+            line = Line(0.0, load.used, REST_PRIOR * load.used, 0.0)
+        return Capacity(
+            line.at_rest, line.rest_error, load.most, 0.0, UNMEASURED_LOW, UNMEASURED_HIGH,
+            bend=BEND_OF_DISKS,
+        )  # fmt: skip
+
+    return answer_of(_rows(today, limits, capacity), is_estimate=True)
 
 
-def _notes_on(measured: RunLimit, today: Today) -> list[str]:
-    notes = []
+def _notes_on(measured: RunLimit, today: Today) -> Iterator[str]:
     if measured.is_doubtful:
-        notes.append(
+        yield (
             f"the limit at {format_size(measured.message_bytes)} is doubtful: its interval is "
             "wider than the goal accepts; measure it again"
         )
     if measured.binding is None:
         named = "an unknown resource" if measured.limited_by is None else measured.limited_by.value
-        notes.append(
+        yield (
             f"the run was limited by {named}, whose use does not grow with the traffic; the "
             "request handlers' use at the limit replaces it"
         )
     ids = [each.broker_id for each in today.whole.brokers]
     if unknown := [str(each) for each in ids if each not in measured.lines]:
-        notes.append(
+        yield (
             f"the run had no broker {', '.join(unknown)}; the mean of the run's brokers replaces "
             "its readings"
         )
-    return notes

@@ -17,6 +17,7 @@ parts of this window show the scatter of the use.
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -97,23 +98,15 @@ def loads_of(
         limits: the limits of the goal.
         machines: broker id → name of its machine; by default each broker has its own machine.
     """
-    by_broker: dict[int, list[HostWindow]] = {}
-    for host in hosts:
-        for broker_id in host.brokers:
-            by_broker.setdefault(broker_id, []).append(host)
     found = {}
+    named = machines or {}
     for window in brokers:
-        own = by_broker.get(window.broker_id, [])
-        named = machines or {}
-        beside = [
-            each
-            for each in brokers
-            if each is window
-            or (window.broker_id in named and named.get(each.broker_id) == named[window.broker_id])
-        ]
+        own = [host for host in hosts if window.broker_id in host.brokers]
+        machine = named.get(window.broker_id)
+        same = [each for each in brokers if machine and named.get(each.broker_id) == machine]
         loads = (
             *_threads(window, limits),
-            *_cpu(window, beside, own),
+            *_cpu(window, same or [window], own),
             *_disk(window, own),
             *_network(window, own),
             *_quota(window),
@@ -434,13 +427,11 @@ class RunLimit:
         """The limiting resource, and the unit in which the run measured its use; None
         if unknown.
         """
-        keys = {key for lines in self.lines.values() for key in lines}
         if self.limited_by is None:
             return None
-        for unit in (RATIO, *((BYTES_PER_S,) if self.limited_by in _OF_BYTES else ())):
-            if (self.limited_by, unit) in keys:
-                return self.limited_by, unit
-        return None
+        units = (RATIO, BYTES_PER_S) if self.limited_by in _OF_BYTES else (RATIO,)
+        keys = [(self.limited_by, unit) for unit in units]
+        return next((key for key in keys if any(key in each for each in self.lines.values())), None)
 
 
 def answers_of(points: Sequence[Boundary], run_id: str, goal: str | None) -> list[Boundary]:
@@ -490,17 +481,18 @@ def run_limit(
     estimate = float(point.load_estimate or sustained)
     low = point.load_low if point.load_low is not None else sustained
     high = point.load_high if point.load_high is not None else overloaded or sustained
+    named = next((each for each in Resource if each.value == point.limited_by), None)
     steady = point.steady_load  # the steady limit, if it is below the burst limit
     if steady and steady < sustained:
         estimate = low = high = float(steady)
+        named = Resource.DISK
     near = [each for each in trials if _counts(each, point, estimate)]
-    uses: dict[int, dict[Key, list[tuple[float, float]]]] = {}
+    uses: dict[int, dict[Key, list[tuple[float, float]]]] = defaultdict(lambda: defaultdict(list))
     for trial in near:
         found = loads_of(trial.evidence.brokers, trial.evidence.hosts, limits, machines)
         for broker_id, loads in found.items():
-            own = uses.setdefault(broker_id, {})
             for key, load in loads.items():
-                own.setdefault(key, []).append((trial.load + others_of(trial), load.used))
+                uses[broker_id][key].append((trial.load + others_of(trial), load.used))
     beside = fmean(map(others_of, near)) if near else 0.0
     lines = {
         broker_id: {
@@ -516,9 +508,6 @@ def run_limit(
             "resources; expected a run with the brokers' metrics; configure jmx or metrics in the "
             "cluster's file, and measure again"
         )
-    named = next((each for each in Resource if each.value == point.limited_by), None)
-    if steady and steady < sustained:
-        named = Resource.DISK
     below = max(1.0, (estimate + beside) / (low + beside))
     above = max(1.0, (high + beside) / (estimate + beside))
     return RunLimit(

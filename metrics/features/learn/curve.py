@@ -14,7 +14,6 @@ YOUNG_STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900
 """Possible steps for topics with less than three hours of data [s]. Topics of similar age have
 equal steps.
 """
-STEP_MIN_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def times_of(
         return ()
     from_s = max(*known, min(begins), now_s - WEEK_S) if known else min(begins)
     age_s = now_s - from_s
-    if age_s < STEP_MIN_S:
+    if age_s < 1.0:
         return ()
     step_s = step_min_s
     if age_s < 3 * step_min_s:

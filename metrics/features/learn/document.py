@@ -4,13 +4,14 @@ terminal.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from metrics.features.learn.curve import DAY_S, WEEK_S, Curve, sum_of
 from metrics.features.learn.keys import WARMUP_S, LearnedPart
 from metrics.features.learn.parts import ASSUMED, Part, TopicPart
+from metrics.features.learn.tally import UNEVEN_FROM
 from metrics.units import format_count, format_estimate, format_mb_per_s, format_size, iso_utc
 
 COLUMNS = (
@@ -89,50 +90,45 @@ def lost_by(parts: Sequence[Part]) -> list[str]:
                 "of the part is exact, and each topic gets an equal share"
             )
         for each in part.topics:
-            found += _lost_of(each)
+            found += [f"{each.name}: {text}" for text in _lost_of(each)]
     return found
 
 
-def _lost_of(topic: TopicPart) -> list[str]:
-    found, batches, facts = [], topic.seen.batches, topic.seen.facts
-    skew = topic.seen.largest_over_mean
+def _lost_of(topic: TopicPart) -> Iterator[str]:
+    batches, facts, skew = topic.seen.batches, topic.seen.facts, topic.seen.largest_over_mean
     if topic.seen.is_skewed:
-        found.append(
-            f"{facts.name}: the busiest partition, number {topic.seen.busiest}, has {skew:.1f} "
-            "times the mean number of records; in the workload the first partition is the busiest, "
-            "and another broker may lead it"
+        yield (
+            f"the busiest partition, number {topic.seen.busiest}, has {skew:.1f} times the mean "
+            "number of records; in the workload the first partition is the busiest, and another "
+            "broker may lead it"
         )
-    elif topic.seen.may_be_even:
-        found.append(
-            f"{facts.name}: the busiest partition has {skew:.1f} times the mean number "
-            "of records, which may be chance because of few records; the workload spreads records "
-            "evenly"
+    elif skew > UNEVEN_FROM:
+        yield (
+            f"the busiest partition has {skew:.1f} times the mean number of records, which may be "
+            "chance because of few records; the workload spreads records evenly"
         )
     rest = batches.batches - batches.codecs[batches.codec]
     if rest > 0.05 * batches.batches:
         others = ", ".join(name for name, _ in batches.codecs.most_common()[1:])
-        found.append(
-            f"{facts.name}: {rest / batches.batches:.0%} of the batches have the codec {others}; a "
-            "part of the workload has only one codec"
+        yield (
+            f"{rest / batches.batches:.0%} of the batches have the codec {others}; a part of the "
+            "workload has only one codec"
         )
     if facts.is_compacted:
-        found.append(
-            f"{facts.name}: the topic is compacted, and the rates count all written records"
-        )
+        yield "the topic is compacted, and the rates count all written records"
     if batches.offsets > 1.05 * batches.records:
-        found.append(
-            f"{facts.name}: compaction removed {1 - batches.records / batches.offsets:.0%} of the "
-            "records that were read, so batches were larger when they were sent"
+        yield (
+            f"compaction removed {1 - batches.records / batches.offsets:.0%} of the records that "
+            "were read, so batches were larger when they were sent"
         )
     if batches.append_times > 0.5 * batches.batches:
-        found.append(
-            f"{facts.name}: the broker sets the times of records (LogAppendTime), so producers and "
-            "linger cannot be fitted"
+        yield (
+            "the broker sets the times of records (LogAppendTime), so producers and linger cannot "
+            "be fitted"
         )
     idle = [group for group in facts.groups if not group.is_reading]
     if idle:
-        found.append(f"{facts.name}: {len(idle)} consumer groups without members are left out")
-    return found
+        yield f"{len(idle)} consumer groups without members are left out"
 
 
 def as_document(learned: Learned) -> dict[str, Any]:
@@ -214,7 +210,7 @@ def _topic(topic: TopicPart) -> dict[str, Any]:
         "groups": [asdict(each) for each in facts.groups],
         "fan_out": len(facts.readers),
     }
-    if seen.records is not None and seen.records.messages.count:
+    if seen.records is not None and seen.records.messages:
         found["decoded"] = _decoded(seen.records)
     return found
 
@@ -226,7 +222,7 @@ def _shares(what: str, shares: Mapping[int, float]) -> list[dict[str, float]]:
 def _decoded(records: Any) -> dict[str, Any]:
     distinct, estimate = records.key_range
     return {
-        "records": records.messages.count,
+        "records": records.messages.total(),
         "key_bytes": round(records.keys.mean, 2),
         "value_bytes": round(records.values.mean, 2),
         "message_bytes": round(records.messages.mean, 2),

@@ -177,7 +177,7 @@ def _message_bytes(part: Part, payload: Payload) -> Figure:
     decoded = [
         (each.records_per_s, each.seen.records.messages.mean)
         for each in part.topics
-        if each.seen.records is not None and each.seen.records.messages.count
+        if each.seen.records is not None and each.seen.records.messages
     ]
     if decoded:
         mean = sum(rate * size for rate, size in decoded) / sum(rate for rate, _ in decoded)
@@ -214,7 +214,7 @@ def message_bytes_of(size: float, records_per_batch: float, payload: Payload) ->
 
 def _payload(part: Part) -> tuple[Payload, Keys]:
     records = part.first.seen.records
-    if records is None or not records.messages.count:
+    if records is None or not records.messages:
         text = "contents are not read; --decode measures how well they compress"
         return Payload(), {"payload.kind": Figure("random", ASSUMED, text)}
     found: dict[str, Figure] = {}
@@ -260,7 +260,7 @@ def _payload(part: Part) -> tuple[Payload, Keys]:
 
 def _delivery(part: Part, rate: float) -> Keys:
     """The keys of acks, idempotence, transactions and the codec."""
-    batches, how, facts = part.first.seen.batches, part.fit, part.first.seen.facts
+    batches, how, facts = part.first.seen.batches, part.first.fit, part.first.seen.facts
     text, source = f"{batches.codecs[batches.codec]:,} of {batches.batches:,} batches", SEEN
     if (property_ := facts.config.get("compression.type", "producer")) != "producer":
         source = ASSUMED
@@ -297,7 +297,7 @@ def _batches(part: Part, rate: float, message_bytes: int, payload: Payload) -> K
     """The keys of linger, batch.size and arrivals, with values that give batches the observed
     number of records.
     """
-    records, how = part.records_per_batch, part.fit
+    records, how = part.records_per_batch, part.first.fit
     seen = f"{records:,.4g} records per batch"
     if how.is_full:
         low, high = part.span(lambda each: each.records_per_batch)

@@ -334,11 +334,6 @@ class TopicPart:
         return 1 + (found - 1) * self.records_per_s / self.seen.now_per_s
 
     @property
-    def batches_per_s(self) -> float:
-        """Batches per second at the rate of scale 1 [1/s]."""
-        return self.records_per_s / self.records_per_batch
-
-    @property
     def records_per_request(self) -> float:
         """Mean number of records in a request at the rate of scale 1."""
         batches = self.seen.batches.records_per_batch
@@ -377,7 +372,7 @@ class Part:
 
     @property
     def first(self) -> TopicPart:
-        """The topic with the most bytes."""
+        """The topic with the most bytes. Its fit is used for all topics of the part."""
         return self.topics[0]
 
     @cached_property
@@ -386,21 +381,16 @@ class Part:
         return sum(each.records_per_s for each in self.topics)
 
     @cached_property
-    def log_bytes_per_s(self) -> float:
-        """Bytes per second of the part's records in the log at scale 1, without batch headers
-        [B/s].
-        """
-        return sum(each.records_per_s * each.record_bytes for each in self.topics)
-
-    @property
     def record_bytes(self) -> float:
-        """Mean size of a record in the log [B]."""
-        return self.log_bytes_per_s / self.records_per_s
+        """Mean size of a record in the log, without batch headers [B]."""
+        size_per_s = sum(each.records_per_s * each.record_bytes for each in self.topics)
+        return size_per_s / self.records_per_s
 
     @property
     def records_per_batch(self) -> float:
         """Mean number of records in a batch at scale 1."""
-        return self.records_per_s / sum(each.batches_per_s for each in self.topics)
+        batches_per_s = sum(each.records_per_s / each.records_per_batch for each in self.topics)
+        return self.records_per_s / batches_per_s
 
     @property
     def records_per_request(self) -> float:
@@ -421,11 +411,6 @@ class Part:
         if len(parts) > 1:
             text = f"sum of {len(parts)} topics; {self.first.name}: {text}"
         return Figure(sum(int(part.value) for part in parts), source, text, low, high)
-
-    @property
-    def fit(self) -> Fit:
-        """The fit of the topic with the most bytes, which is used for all topics of the part."""
-        return self.first.fit
 
     @property
     def groups(self) -> int:

@@ -23,11 +23,6 @@ class SizeTally(Counter[int]):
     """A tally of sizes: size [B] → number of its occurrences."""
 
     @property
-    def count(self) -> int:
-        """The number of sizes."""
-        return self.total()
-
-    @property
     def largest(self) -> int:
         """The largest size [B]; 0 without sizes."""
         return max(self, default=0)
@@ -35,7 +30,7 @@ class SizeTally(Counter[int]):
     @property
     def mean(self) -> float:
         """The mean size [B]; 0 without sizes."""
-        return sum(size * number for size, number in self.items()) / max(1, self.count)
+        return sum(size * number for size, number in self.items()) / max(1, self.total())
 
     @property
     def spread(self) -> float:
@@ -90,13 +85,6 @@ class RecordTally:
         if hashed in self.by_key or len(self.by_key) < KEYS_MAX:
             self.by_key[hashed] += 1
 
-    def add_batch(self, plain_bytes: int, stored_bytes: int) -> None:
-        """Count one decoded batch, with the size of its records before and after
-        compression [B].
-        """
-        self.plain_bytes += plain_bytes
-        self.stored_bytes += stored_bytes
-
     @property
     def ratio(self) -> float:
         """The compression ratio: size before compression divided by size after
@@ -107,12 +95,12 @@ class RecordTally:
     @property
     def keyed_share(self) -> float:
         """Share of records with a key [ratio]."""
-        return self.keys.count / self.messages.count if self.messages.count else 0.0
+        return self.keys.total() / max(1, self.messages.total())
 
     @property
     def headers_each(self) -> float:
         """Mean number of headers per record."""
-        return self.header_bytes.count / self.messages.count if self.messages.count else 0.0
+        return self.header_bytes.total() / max(1, self.messages.total())
 
     @property
     def key_range(self) -> tuple[int, float]:
@@ -127,15 +115,13 @@ class RecordTally:
     @property
     def top_key_share(self) -> float:
         """Share of the most frequent key among all records with a key [ratio]."""
-        most = max(self.by_key.values(), default=0)
-        return most / self.keys.count if self.keys.count else 0.0
+        return max(self.by_key.values(), default=0) / max(1, self.keys.total())
 
     @property
     def top_tenth_share(self) -> float:
         """Share of the most frequent tenth of keys among all records with a key [ratio]."""
         ordered = sorted(self.by_key.values(), reverse=True)
-        most = sum(ordered[: max(1, len(ordered) // 10)])
-        return most / self.keys.count if self.keys.count else 0.0
+        return sum(ordered[: max(1, len(ordered) // 10)]) / max(1, self.keys.total())
 
 
 def all_seen(counts: Collection[int]) -> float:
@@ -243,9 +229,8 @@ class BatchTally:
             if len(ends) < MARKERS_MAX:
                 ends.append(batch.max_ms)
             return
-        if (
-            not batch.records
-        ):  # compaction can leave the header of a producer's last batch without records
+        # Compaction can leave the header of a producer's last batch without records.
+        if not batch.records:
             return
         self.batches += 1
         self.records += batch.records
@@ -424,13 +409,6 @@ class TopicSeen:
         partitions.
         """
         return self.largest_over_mean > max(UNEVEN_FROM, self._by_chance)
-
-    @property
-    def may_be_even(self) -> bool:
-        """Whether the busiest partition has many more records than the mean, but chance may explain
-        the difference.
-        """
-        return self.largest_over_mean > UNEVEN_FROM and not self.is_skewed
 
     @property
     def _by_chance(self) -> float:

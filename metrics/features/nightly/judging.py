@@ -490,6 +490,8 @@ _ROW_COLUMNS = (
     "evidence",
 )  # fmt: skip
 """Columns of the table `cases` that nightly.json contains for each case."""
+_COMPARISON_KEYS = ("slow_loss", "nights", "left_out", "changes", "notes")
+"""Attributes of a comparison that nightly.json contains for each case."""
 
 
 def _case_document(case: CaseReport) -> dict[str, Any]:
@@ -504,17 +506,13 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
     if compared is None:
         return head
     row, before = compared.tonight, compared.before
-    own = as_document(row)
+    whole = as_document(compared)
     return {
         **head,
-        **{name: own[name] for name in _ROW_COLUMNS},
+        **{name: whole["tonight"][name] for name in _ROW_COLUMNS},
         "unit": quantity_of(row).unit,
         "effect": None if compared.effect is None else _effect(compared.effect),
-        "slow_loss": None if compared.slow_loss is None else as_document(compared.slow_loss),
-        "nights": list(compared.nights),
-        "left_out": [as_document(each) for each in compared.left_out],
-        "changes": [as_document(each) for each in compared.changes],
-        "notes": list(compared.notes),
+        **{name: whole[name] for name in _COMPARISON_KEYS},
         "limited_by_before": before.limited_by if before else None,
         "evidence_before": before.evidence if before else "",
         "release": release_of(row.environment).text,
@@ -538,19 +536,14 @@ def table_rows(cases: Sequence[CaseReport]) -> list[tuple[str, ...]]:
     """The table rows, one for each case: the case, its figure, the change, the interval of the
     change, the number of nights, and the outcome.
     """
-    rows: list[tuple[str, ...]] = []
-    for each in cases:
-        compared = each.comparison
-        effect = compared.effect if compared else None
-        unit = quantity_of(compared.tonight).unit if compared else ""
-        rows.append(
-            (
-                each.case,
-                f"{compared.tonight.value:.4g} {unit}".rstrip() if compared else "–",
-                _signed(effect.change) if effect else "–",
-                _interval(effect) if effect else "–",
-                str(effect.count) if effect else "0",
-                each.outcome.value,
-            )
-        )
-    return rows
+    return [(each.case, *_cells(each.comparison), each.outcome.value) for each in cases]
+
+
+def _cells(compared: NightComparison | None) -> tuple[str, str, str, str]:
+    if compared is None:
+        return "–", "–", "–", "0"
+    row, effect = compared.tonight, compared.effect
+    figure = f"{row.value:.4g} {quantity_of(row).unit}".rstrip()
+    if effect is None:
+        return figure, "–", "–", "0"
+    return figure, _signed(effect.change), _interval(effect), str(effect.count)

@@ -62,10 +62,10 @@ def _rate(mb_per_s: float) -> str:
 
 
 def sweep(
-    limits: Sequence[MeasuredLimit], demand: Demand, name: str, values: Iterable[float]
+    limits: Sequence[MeasuredLimit], demand: Demand, name: str, values: Iterable[Any]
 ) -> list[dict[str, Any]]:
     """The answers for several values of one field of the demand, one row for each value."""
-    answers = ((value, provision(limits, _with(demand, name, value))) for value in values)
+    answers = ((value, provision(limits, replace(demand, **{name: value}))) for value in values)
     return [
         {
             "value": value,
@@ -77,11 +77,6 @@ def sweep(
     ]
 
 
-def _with(demand: Demand, name: str, value: float) -> Demand:
-    changes: dict[str, Any] = {name: value}
-    return replace(demand, **changes)
-
-
 def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConcatChart:
     """Charts of the number of brokers over the payload, the growth, and the share of offline
     brokers.
@@ -89,21 +84,16 @@ def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConca
     A point marks the given demand in each chart.
     """
     most = 2.5 * demand.mb_per_s
-    panels = [
-        _panel(
-            limits, demand, "mb_per_s", _steps(most / STEPS, most), "Payload today [MB/s]", "~s"
-        ),
-        _panel(limits, demand, "growth", _steps(0, max(1.0, 2 * demand.growth)), "Growth", ".0%"),
-        _panel(
-            limits, demand, "offline", _steps(0, max(0.5, demand.offline)), "Share offline", ".0%"
-        ),
-    ]
-    title = alt.TitleParams("How many brokers", anchor="start")
-    return alt.hconcat(*panels, title=title, spacing=30)
-
-
-def _steps(low: float, high: float) -> list[float]:
-    return [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
+    panels = []
+    for name, low, high, title, fmt in (
+        ("mb_per_s", most / STEPS, most, "Payload today [MB/s]", "~s"),
+        ("growth", 0.0, max(1.0, 2 * demand.growth), "Growth", ".0%"),
+        ("offline", 0.0, max(0.5, demand.offline), "Share offline", ".0%"),
+    ):
+        values = [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
+        panels.append(_panel(limits, demand, name, values, title, fmt))
+    heading = alt.TitleParams("How many brokers", anchor="start")
+    return alt.hconcat(*panels, title=heading, spacing=30)
 
 
 def _panel(

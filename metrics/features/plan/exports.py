@@ -28,8 +28,6 @@ HEADROOM_SERIES = "redline:headroom_times"
 """Name of the recorded series: how many times the traffic of a broker fits into the
 broker's limit.
 """
-TIMES_LEAST = 1.5
-"""Default number of times that traffic must fit into the limit."""
 
 
 @dataclass(frozen=True)
@@ -49,43 +47,16 @@ class Allowance:
     caveat: str = ""
 
     @property
-    def mb_per_s(self) -> float:
-        """The payload that a broker may receive from producers as leader [MB/s]."""
-        return self.limit.conservative_mb_per_s * self.safety
-
-    @property
-    def log_mb_per_s(self) -> float:
-        """The bytes that a broker may receive from producers as leader, including the overhead of
-        records [MB/s].
+    def limit_log_bytes_per_s(self) -> float:
+        """The lower end of the limit as the rate of bytes that a broker receives from producers as
+        leader, with the overhead of records [B/s].
 
         The rate applies to full batches without compression. Headers of small batches add further
         bytes.
         """
-        return self.limit_log_bytes_per_s * self.safety / 1e6
-
-    @property
-    def received_mb_per_s(self) -> float:
-        """The bytes that a broker may receive as leader and as follower together [MB/s]."""
-        return self._log_mb_per_s(lambda each: each.replication_factor)
-
-    @property
-    def fetched_mb_per_s(self) -> float:
-        """The bytes that followers and consumer groups may fetch from a broker [MB/s]."""
-        return self._log_mb_per_s(lambda each: each.replication_factor - 1 + each.consumer_groups)
-
-    @property
-    def consumed_mb_per_s(self) -> float:
-        """The bytes that consumer groups may fetch from a broker [MB/s]."""
-        return self._log_mb_per_s(lambda each: each.consumer_groups)
-
-    @property
-    def limit_log_bytes_per_s(self) -> float:
-        """The lower end of the limit as the rate of bytes that brokers count, with the overhead of
-        records [B/s].
-        """
         return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
-    def _log_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
+    def copied_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
         """The allowed rate of bytes, counting each record of a part `copies(part)` times [MB/s]."""
         each_byte = weighted(self.limit, lambda each: _log_bytes(each) * copies(each))
         return self.limit.conservative_mb_per_s * self.safety * each_byte
@@ -130,13 +101,17 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
     Args:
         disk_mb: disk space for the logs of each broker [MB]; no run measures the disk space.
     """
+    received = allowance.copied_mb_per_s(lambda each: each.replication_factor)
+    fetched = allowance.copied_mb_per_s(
+        lambda each: each.replication_factor - 1 + each.consumer_groups
+    )
     broker = {
         "brokerId": "-1",
         "capacity": {
             "DISK": f"{disk_mb:.0f}",
             "CPU": "100",
-            "NW_IN": f"{allowance.received_mb_per_s * 1000.0:.0f}",
-            "NW_OUT": f"{allowance.fetched_mb_per_s * 1000.0:.0f}",
+            "NW_IN": f"{received * 1000.0:.0f}",
+            "NW_OUT": f"{fetched * 1000.0:.0f}",
         },
         "doc": allowance.origin,
     }
@@ -145,11 +120,12 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
 
 def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
     """The command that sets Kafka's quotas. Each user gets an equal share of a broker's limit."""
-    share = allowance.log_mb_per_s * 1e6 / tenants
+    share = allowance.limit_log_bytes_per_s * allowance.safety / tenants
     users = "1 user has" if tenants == 1 else f"{tenants} users share"
     rates = [f"producer_byte_rate={share:.0f}"]
     if allowance.limit.consumer_groups:
-        rates.append(f"consumer_byte_rate={allowance.consumed_mb_per_s * 1e6 / tenants:.0f}")
+        consumed = allowance.copied_mb_per_s(lambda each: each.consumer_groups)
+        rates.append(f"consumer_byte_rate={consumed * 1e6 / tenants:.0f}")
     return (
         f"# {allowance.origin}\n"
         f"# Each broker enforces the quota separately; {users} the capacity of a broker.\n"
@@ -159,9 +135,7 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
     )
 
 
-def alert_rules(
-    allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float = TIMES_LEAST
-) -> str:
+def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float) -> str:
     """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
 
     Two rules record how many times the traffic of each broker fits into its limit: one by the
@@ -173,7 +147,7 @@ def alert_rules(
         times_least: minimum number of times that the traffic must fit into the limit.
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))
-    used = allowance.log_mb_per_s * 1e6
+    used = allowance.limit_log_bytes_per_s * allowance.safety
     alerts = [
         _alert(
             "KafkaBrokerNearItsLimit",
@@ -243,10 +217,9 @@ def _rate(rules: RuleSet, reading: str) -> str:
         )
     selector = rules.selectors[reading][0]
     labels = {f"{name}": f'="{value}"' for name, value in selector.labels.items()}
+    # An empty topic selects the series of the whole broker, not the series of single topics.
     if reading == "bytes_in":
-        labels["topic"] = (
-            '=""'  # selects the series of the whole broker, not the series of single topics
-        )
+        labels["topic"] = '=""'
     matchers = "".join(f",{name}{value}" for name, value in labels.items())
     series = f'{{__name__=~"{selector.name}(_total)?"{matchers}}}'
     return f"{series} * {selector.factor:g}" if selector.is_rate else f"rate({series}[{RATE_OVER}])"

@@ -106,9 +106,7 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
     """A bar for each case, with all repeats and their intervals. A second panel shows
     the latency.
     """
-    several = len({row["bpm"] for row in rows}) > 1
-    own = [{**row, "name": f"{row['case']}, {row['size']}" if several else row["case"]}
-           for row in rows]  # fmt: skip
+    own = _named(rows, "name")
     names = list(dict.fromkeys(row["name"] for row in own))
     lines = max(name.count(", ") + 1 for name in names)
     height = len(names) * (_ROW + _LINE * lines)
@@ -135,11 +133,11 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
     )
 
 
-def _legend(rows: Rows) -> alt.Legend:
-    """A legend with complete names, in two columns if the names are short."""
-    longest = max((len(row["series"]) for row in rows), default=0)
-    columns = 2 if longest <= _LABEL else 1
-    return alt.Legend(orient="bottom", columns=columns, labelLimit=0, symbolOpacity=1)
+def _named(rows: Rows, key: str) -> Rows:
+    """The rows with the case under a key, and with the message size if the sizes differ."""
+    several = len({row["bpm"] for row in rows}) > 1
+    return [{**row, key: f"{row['case']}, {row['size']}" if several else row["case"]}
+            for row in rows]  # fmt: skip
 
 
 def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
@@ -148,9 +146,15 @@ def _series(row: Mapping[str, Any], path: str, answer: SweepAnswer) -> str:
     return ", ".join([row["size"], *rest])
 
 
-def _series_of(rows: Rows) -> list[str]:
-    """The names of all lines of a chart, in the order of the message sizes."""
-    return list(dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: row["bpm"])))
+def _color(rows: Rows) -> alt.Color:
+    """A color for each line of a chart, in the order of the message sizes.
+
+    The legend has complete names, in two columns if the names are short.
+    """
+    names = dict.fromkeys(row["series"] for row in sorted(rows, key=lambda row: row["bpm"]))
+    columns = 2 if max(map(len, names)) <= _LABEL else 1
+    legend = alt.Legend(orient="bottom", columns=columns, labelLimit=0, symbolOpacity=1)
+    return alt.Color("series:N", title=None, legend=legend, sort=list(names))
 
 
 def _over_sizes(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
@@ -179,9 +183,7 @@ def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -
 
 def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
     """A chart of all figures against their latency."""
-    several = len({row["bpm"] for row in rows}) > 1
-    own = [{**row, "series": f"{row['case']}, {row['size']}" if several else row["case"]}
-           for row in rows]  # fmt: skip
+    own = _named(rows, "series")
     x = alt.X("value:Q", title=answer.figure, scale=alt.Scale(zero=True))
     marks = (
         alt.Chart(alt.InlineData(values=own))
@@ -189,7 +191,7 @@ def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
         .encode(
             x=x,
             y=alt.Y("p99:Q", title="latency p99 [ms]", scale=alt.Scale(type="log")),
-            color=alt.Color("series:N", title=None, legend=_legend(own), sort=_series_of(own)),
+            color=_color(own),
             tooltip=_tips(answer),
         )
         .properties(width=_WIDTH, height=_HEIGHT)
@@ -209,8 +211,8 @@ def _tips(answer: SweepAnswer) -> list[alt.Tooltip]:
 
 def _panel(rows: Rows, x: alt.X, name: str, title: str) -> alt.LayerChart:
     """One figure over an axis, with a mark for each repeat and a line through the medians."""
-    color = alt.Color("series:N", title=None, legend=_legend(rows), sort=_series_of(rows))
-    base = alt.Chart(alt.InlineData(values=[dict(row) for row in rows])).encode(x=x, color=color)
+    data = alt.InlineData(values=[dict(row) for row in rows])
+    base = alt.Chart(data).encode(x=x, color=_color(rows))
     y = alt.Y(f"{name}:Q", title=title, scale=alt.Scale(zero=True))
     median = alt.Y(f"{name}:Q", aggregate="median", title=title)
     layers = [base.mark_line().encode(y=median), base.mark_point(filled=True, size=60).encode(y=y)]
