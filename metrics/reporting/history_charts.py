@@ -22,17 +22,14 @@ _TIMES_LEAST = 0.1
 """Lowest headroom on the logarithmic axis. Marks with a lower headroom are drawn at this value."""
 _TIMES_TICKS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100]
 _OUTCOMES = {
-    "regression": "#d55e00",
-    "improvement": "#009e73",
-    "no change": "#0072b2",
-    "no history": NEUTRAL,
-    "invalid": "#b59f00",
-    "not judged": NEUTRAL,
+    "regression": ("#d55e00", "triangle-down"),
+    "improvement": ("#009e73", "triangle-up"),
+    "no change": ("#0072b2", "circle"),
+    "no history": (NEUTRAL, "circle"),
+    "invalid": ("#b59f00", "cross"),
+    "not judged": (NEUTRAL, "circle"),
 }
-_OUTCOME_SHAPES = alt.Scale(
-    domain=list(_OUTCOMES),
-    range=["triangle-down", "triangle-up", "circle", "circle", "cross", "circle"],
-)
+"""Outcome of a night → (color, shape) of its mark."""
 
 
 def lines_chart(points: Rows) -> alt.LayerChart:
@@ -180,7 +177,10 @@ def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
         }
         for row in nights
     ]
-    outcomes = alt.Scale(domain=list(_OUTCOMES), range=list(_OUTCOMES.values()))
+    colors, shapes = (
+        alt.Scale(domain=list(_OUTCOMES), range=[look[i] for look in _OUTCOMES.values()])
+        for i in (0, 1)
+    )
     shown = [name for name in _OUTCOMES if any(value["outcome"] == name for value in values)]
     legend = alt.Legend(title="Compared with earlier nights", values=shown)
     base = alt.Chart(alt.InlineData(values=values)).encode(
@@ -192,8 +192,8 @@ def _nights_chart(nights: Rows, title: str) -> alt.LayerChart:
         alt.Tooltip("change:Q", format="+.1%"),
     ]
     point = base.mark_point(filled=True, size=90, opacity=1).encode(
-        color=alt.Color("outcome:N", scale=outcomes, legend=legend),
-        shape=alt.Shape("outcome:N", scale=_OUTCOME_SHAPES, legend=legend),
+        color=alt.Color("outcome:N", scale=colors, legend=legend),
+        shape=alt.Shape("outcome:N", scale=shapes, legend=legend),
         tooltip=[*tips, "outcome:N", "text:N", "run:N"],
     )
     line = base.mark_line(color=NEUTRAL, strokeWidth=1.5)

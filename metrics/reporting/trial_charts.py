@@ -77,11 +77,7 @@ def _use_chart(rows: Rows, name_of: Any, title: str) -> alt.LayerChart:
     )
     label = "isValid(datum.used) ? format(datum.used, '.0%') : '?'"
     text = base.transform_calculate(label=label).mark_text(fontSize=11).encode(text="label:N")
-    framed = alt.TitleParams(
-        "Use of the resources",
-        subtitle="Frame: the limiting resource. ?: not known.",
-        anchor="start",
-    )
+    framed = _title("Use of the resources", "Frame: the limiting resource. ?: not known.")
     width, height = alt.Step(_CELL_WIDTH), alt.Step(_CELL)
     return alt.LayerChart(layer=[heat, bound, text], title=framed, width=width, height=height)
 
@@ -119,12 +115,12 @@ def series_chart(points: Sequence[SeriesPoint], window_s: float) -> alt.VConcatC
         alt.LayerChart(layer=[shade, panel], width=_PANEL_WIDTH, height=_PANEL_HEIGHT)
         for panel in panels
     ]
-    title = alt.TitleParams(
-        "Readings over time",
-        subtitle="Seconds since the start of the measured window (shaded); before it: warm-up.",
-        anchor="start",
-    )
-    return alt.vconcat(*shaded, spacing=14, title=title)
+    time = "Seconds since the start of the measured window (shaded); before it: warm-up."
+    return alt.vconcat(*shaded, spacing=14, title=_title("Readings over time", time))
+
+
+def _title(text: str, subtitle: str) -> alt.TitleParams:
+    return alt.TitleParams(text, subtitle=subtitle, anchor="start")
 
 
 def latency_charts(trial: Mapping[str, Any]) -> alt.VConcatChart:

@@ -399,4 +399,4 @@ def test_the_best_cases_are_named_with_those_that_do_not_differ_from_them(
     recommended = json.loads(found_answer.document())["recommended"]
     assert recommended[2]["best"]["settings"] == {batches: "2"}
     assert "Best for throughput and latency: batch_size 2" in sweep_page(found_answer)
-    assert recommendations(results[:2]) == (), "one case is no choice"
+    assert list(recommendations(results[:2])) == [], "one case is no choice"

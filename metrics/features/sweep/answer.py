@@ -100,20 +100,18 @@ class Recommendation:
 
 def recommendations(
     results: Sequence[Result], less_is_better: bool = False
-) -> tuple[Recommendation, ...]:
+) -> Iterator[Recommendation]:
     """The best case for each aim, at each message size with at least two figures.
 
     Args:
         less_is_better: whether a lower figure is better, as for times. In this case `throughput` is
             the only aim.
     """
-    found: list[Recommendation] = []
     for message_bytes in sorted({each.message_bytes for each in results}):
         cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
         if len(cases) > 1:
             quickest = Recommendation(THROUGHPUT, min(cases, key=lambda one: one.value))
-            found.extend([quickest] if less_is_better else _best(cases))
-    return tuple(found)
+            yield from [quickest] if less_is_better else _best(cases)
 
 
 def _best(cases: Sequence[CaseMedians]) -> Iterator[Recommendation]:
@@ -282,7 +280,7 @@ class SweepAnswer(SweepRecord):
     @cached_property
     def recommended(self) -> tuple[Recommendation, ...]:
         """The best case for throughput, for latency and for both aims, at each message size."""
-        return recommendations(self.results, less_is_better=self.kind.less_is_better)
+        return tuple(recommendations(self.results, less_is_better=self.kind.less_is_better))
 
     @cached_property
     def verdicts(self) -> tuple[ClaimVerdict, ...]:
