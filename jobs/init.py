@@ -5,7 +5,6 @@ Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/i
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +16,7 @@ from jobs.console.events import note
 from jobs.entry import run
 from jobs.options import Count, OutputFile
 from metrics.common.errors import ConfigError
-from metrics.reporting.files import require_new, write_file
+from metrics.reporting.files import require_new, write_file, yaml_text
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "GSSAPI")
@@ -89,7 +88,7 @@ def init(
     from jobs.console.printing import make_reporter
 
     content = document(servers, protocol, mechanism, cafile, metrics, metrics_port, server)
-    text = _HEAD + _yaml(content)
+    text = _HEAD + yaml_text(content)
     _check(file, text)
     with make_reporter() as reporter:
         note(reporter, f"written: {file}")
@@ -167,16 +166,6 @@ def document(
     if cafile:
         security["cafile"] = cafile
     return {**found, "security": security} if security else found
-
-
-def _yaml(content: dict[str, Any]) -> str:
-    from ruamel.yaml import YAML
-
-    writer = YAML()
-    writer.indent(mapping=2, sequence=4, offset=2)
-    stream = io.StringIO()
-    writer.dump(content, stream)
-    return stream.getvalue()
 
 
 def _environment_variables(content: dict[str, Any]) -> list[str]:

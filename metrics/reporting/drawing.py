@@ -20,7 +20,6 @@ MISSING = (
     "Charts are missing because vl-convert is not installed. Run pip install "
     "'kafka-redline[charts]', then create this page again. The tables have the same figures."
 )
-_PNG_SCALE = 2.0
 # JavaScript that exports the bundle to other scripts of the page.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
 _SMALLEST = {"data": {"values": [{}]}, "mark": "point"}
@@ -36,7 +35,7 @@ def can_draw() -> bool:
 
 def png(spec: Mapping[str, Any]) -> bytes:
     """Draw a chart as PNG; requires `can_draw()`."""
-    picture: bytes = vl_convert.vegalite_to_png(dict(spec), scale=_PNG_SCALE)
+    picture: bytes = vl_convert.vegalite_to_png(dict(spec), scale=2.0)
     return picture
 
 

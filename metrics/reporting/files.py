@@ -5,6 +5,7 @@ begins its work.
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 from collections.abc import Iterator
@@ -119,6 +120,22 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
 def json_text(document: object) -> str:
     """The text of a JSON file for programs."""
     return json.dumps(document, indent=2, allow_nan=False, ensure_ascii=False, default=str) + "\n"
+
+
+def yaml_text(document: object, width: int | None = None) -> str:
+    """The text of a YAML file for people.
+
+    Args:
+        width: length from which the library folds lines [characters]; None for its default.
+    """
+    from ruamel.yaml import YAML  # imported here, because few commands write YAML
+
+    writer = YAML()
+    writer.width = width
+    writer.indent(mapping=2, sequence=4, offset=2)
+    text = io.StringIO()
+    writer.dump(document, text)
+    return text.getvalue()
 
 
 def write_json_file(path: Path | None, document: object) -> None:

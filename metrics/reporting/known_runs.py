@@ -22,7 +22,6 @@ TAGS = "tags.json"
 """Name of the file with a run's tags in the run's folder. The file contains a JSON list of
 strings."""
 INDEX = "index.html"
-_UNREADABLE = "unreadable"
 
 _FILES = {
     "sweep.json": "sweep",
@@ -142,7 +141,7 @@ def _read(run_id: str, file: Path, job: str, page: str, tags: tuple[str, ...]) -
         )
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as wrong:
         text = f"{file.name}: {type(wrong).__name__}: {wrong}"
-        return KnownRun(run_id, job, "", _UNREADABLE, answer=text, page=page, tags=tags)
+        return KnownRun(run_id, job, "", "unreadable", answer=text, page=page, tags=tags)
 
 
 def _job_of(document: Mapping[str, Any]) -> str:

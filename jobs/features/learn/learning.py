@@ -4,7 +4,6 @@ profile.
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Mapping
@@ -14,7 +13,6 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from jobs.cluster.admin import AdminError
@@ -36,14 +34,13 @@ from metrics.features.learn.document import (
 )
 from metrics.features.learn.keys import LearnedPart, is_slow, learned_part
 from metrics.features.learn.parts import MEAN, NOW, PEAK, PEAK_STEP_S, Figure, TopicPart, parts_of
-from metrics.reporting.files import require_new, write_file, write_json_file
+from metrics.reporting.files import require_new, write_file, write_json_file, yaml_text
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.source import History, KeepsHistory, steps_of
 from metrics.units import format_counted, format_duration, format_some, format_volume, iso_utc
 
 SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 """Length of the history that is read, and the time between two points of this history [s]."""
-_READING = "messages_in"
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
@@ -59,7 +56,7 @@ def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], s
             if not isinstance(source, KeepsHistory):
                 return {}, ""
             now_s = time.time()
-            found = source.history(_READING, now_s - SPAN_S, now_s, STEP_S)
+            found = source.history("messages_in", now_s - SPAN_S, now_s, STEP_S)
     except (ConfigError, ScrapeError) as error:
         return {}, f"the cluster's history is unknown: {error}"
     rates = rates_of(found)
@@ -93,7 +90,6 @@ def rates_of(found: Mapping[int, History]) -> list[tuple[float, float]]:
 
 
 _COLUMN = 48
-_WIDTH = 100
 _STEPS_MIN = 12
 """A profile is written only if the curve has at least this many steps."""
 
@@ -158,12 +154,7 @@ def workload_text(learned: Learned, evidence: str) -> str:
             "finds how many of them the cluster sustains."
         )
     top.yaml_set_start_comment("\n".join(head))
-    writer = YAML()
-    writer.width = _WIDTH * 10
-    writer.indent(mapping=2, sequence=4, offset=2)
-    stream = io.StringIO()
-    writer.dump(top, stream)
-    return stream.getvalue()
+    return yaml_text(top, width=1_000)
 
 
 def _moment_words(learned: Learned) -> str:

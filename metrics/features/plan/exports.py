@@ -6,15 +6,13 @@ factor.
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ruamel.yaml import YAML
-
 from metrics.common.errors import ConfigError
 from metrics.planning.provisioning import MeasuredLimit, TrafficShare, proportions, weighted
+from metrics.reporting.files import yaml_text
 from metrics.sources.rules import RuleSet
 from metrics.traffic.payload import record_bytes
 from metrics.units import format_mb_per_s, format_ratio, format_size
@@ -177,12 +175,7 @@ def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet, times_lea
             allowance,
         ),
     ]
-    text = io.StringIO()
-    yaml = YAML()
-    yaml.width = 1_000
-    yaml.indent(mapping=2, sequence=4, offset=2)
-    yaml.dump({"groups": [{"name": "kafka-redline", "rules": alerts}]}, text)
-    return text.getvalue()
+    return yaml_text({"groups": [{"name": "kafka-redline", "rules": alerts}]}, width=1_000)
 
 
 def _alert(name: str, expr: str, summary: str, allowance: Allowance) -> dict[str, object]:
