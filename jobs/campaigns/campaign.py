@@ -202,12 +202,6 @@ class Campaign(Body, Generic[CaseT]):
             RedlineError: an error occurred that ends the whole campaign.
         """
 
-    def evaluate(self, run: RunState, error: BaseException | None) -> None:
-        """Evaluate the figures; after an error, evaluate the figures that were measured before the
-        error.
-        """
-        return
-
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
         """The answer of the campaign from all figures that were measured until now."""
@@ -249,10 +243,6 @@ class Campaign(Body, Generic[CaseT]):
                 for turn in group:
                     self._measure_in_time(run, turn, budget)
         self.evaluate(run, None)
-
-    def fail(self, run: RunState, error: BaseException) -> None:
-        """Evaluate the figures that were measured before the error."""
-        self.evaluate(run, error)
 
     def _measure_in_time(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
         title, reporter = self.title(turn), run.order.reporter

@@ -32,14 +32,12 @@ from metrics.windows.broker import BrokerWindow
 from search.model import Verdict
 
 _MB = 1e6
-_OF_RUN: Mapping[str, tuple[str, Sequence[str]]] = {
+_GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "redline_run_info": ("The run; always 1", ["run_id", "cluster", "workload", "goal"]),
     "redline_run_status": ("How the run ended; always 1", ["status"]),
     "redline_phase_info": ("Current phase between trials; always 1", ["phase"]),
     "redline_trials_left": ("Estimated number of trials left", []),
     "redline_time_left_seconds": ("Estimated time left", []),
-}
-_OF_TRIAL: Mapping[str, tuple[str, Sequence[str]]] = {
     "redline_trial_number": ("Number of the current trial", []),
     "redline_message_bytes": ("Message size of the current trial", []),
     "redline_load": ("Load on the searched axis", ["axis"]),
@@ -78,7 +76,7 @@ class LiveMetrics:
         self.registry = CollectorRegistry()
         self._gauges = {
             name: Gauge(name, text, labels, registry=self.registry)
-            for name, (text, labels) in {**_OF_RUN, **_OF_TRIAL}.items()
+            for name, (text, labels) in _GAUGES.items()
         }
         for name, (text, _) in _OF_POINT.items():
             labels = ["message_bytes", "goal"]

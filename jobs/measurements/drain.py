@@ -53,20 +53,16 @@ class Drain(Fill):
         writing = config.with_workload(consumers=ConsumerOptions())
         move_volume(loads, "writing a volume", left=2, config=writing)
         if loads.case.cold:
-            _drop_page_cache(loads)
+            control = loads.run.context.cluster.broker_control
+            assert control is not None, "see require"
+            dropped = format_volume(control.forget_page_cache())
+            loads.note(f"{dropped} of log segments are dropped from the page cache")
         reading = config.with_workload(trial=silent, consumers=readers)
         move_volume(loads, "reading the volume", config=reading)
 
     def result(self, trials: Sequence[Mapping[str, Any]]) -> Result:
         """The time of the trial that reads the volume."""
         return volume_result(trials[-1], is_writing=False)
-
-
-def _drop_page_cache(loads: Loads) -> None:
-    control = loads.run.context.cluster.broker_control
-    assert control is not None, "see require"
-    dropped = format_volume(control.forget_page_cache())
-    loads.note(f"{dropped} of log segments are dropped from the page cache")
 
 
 MEASUREMENT = Drain

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from jobs.config import Configuration
 from jobs.runs.lifecycle import Body
 from jobs.runs.limit import LimitRun
 from jobs.runs.measurement import Case, Measurement
@@ -34,22 +33,15 @@ class Limit(Measurement):
         The first load does not change the limit that is found. If the cases have similar limits, a
         good first load saves trials.
         """
-        config = case.config if case.nearby is None else _begun_near(case.config, case.nearby)
+        config = case.config
+        if case.nearby is not None:  # the first load is about three quarters of `load_start_max`
+            start = min(config.goal.search.load_cap, max(2, math.ceil(case.nearby / 0.75)))
+            config = config.with_search(load_start_max=start)
         return LimitRun(config, holds=False, climbs=case.nearby is None)
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
         """The limit at each message size."""
         return map(limit_result, summary.boundaries)
-
-
-def _begun_near(config: Configuration, limit: int) -> Configuration:
-    """The configuration with a search that begins near the given limit.
-
-    The first load of a search is about three quarters of `load_start_max`.
-    """
-    search = config.goal.search
-    start = min(search.load_cap, max(2, math.ceil(limit / 0.75)))
-    return config.with_search(load_start_max=start)
 
 
 MEASUREMENT = Limit

@@ -58,7 +58,11 @@ def clean_up_cluster(
         _name_kept(everything, opened, run_id, locks, reporter)
         chosen = [each for each in everything if _is_chosen(each, run_id, age_s, locks)]
         if chosen:
-            reporter.report(_table(chosen))
+            rows = tuple(
+                (each.kind, each.name, UNKNOWN if each.begun_s is None else iso_utc(each.begun_s))
+                for each in chosen
+            )
+            reporter.report(Table("Leftovers of runs", ("kind", "name", "run began"), rows))
         if not chosen or not deletes:
             hint = "; --yes deletes them" if chosen else ""
             note(reporter, f"{len(chosen)} of {len(everything)} leftovers of runs match{hint}")
@@ -102,14 +106,6 @@ def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None, locks: b
     if each.begun_s is None:
         return run_id is not None
     return time.time() - each.begun_s > age_s
-
-
-def _table(found: Sequence[Leftover]) -> Table:
-    rows = (
-        (each.kind, each.name, UNKNOWN if each.begun_s is None else iso_utc(each.begun_s))
-        for each in found
-    )
-    return Table("Leftovers of runs", ("kind", "name", "run began"), tuple(rows))
 
 
 def delete_and_report(

@@ -254,8 +254,9 @@ class ContextFactory:
             self.reporter,
             lock,
             self.order.until_s,
-            partial(
-                open_canaries,
+        )
+        if guards.limits.canary_p99_ms_max and not config.cluster.is_exclusive:
+            guards.canaries = open_canaries(
                 opened.admin,
                 topics.name,
                 max(part.topic.replication_factor for part in workload.parts),
@@ -263,8 +264,9 @@ class ContextFactory:
                 stack,
                 partial(warn, self.reporter),
                 topics.mark,
-            ),
-        )
+            )
+            if guards.canaries is None and guards.limits.fail_closed:
+                guards.require_or_warn("there are no canaries")
         if self.locks is None and not config.cluster.is_exclusive and guards.limits.fail_closed:
             guards.require_or_warn(
                 "with --no-lock the run does not take the cluster's lock; omit --no-lock"

@@ -151,10 +151,9 @@ def _of_cluster(opened: OpenCluster, config: Configuration) -> dict[str, str]:
     replicas = {0: ids[: topic.replication_factor]}
 
     def of_brokers() -> dict[str, str]:
-        set_here = {i: changed_properties(admin, i) for i in ids}
         prefixed = {
-            i: {f"config.{name}": value for name, value in properties.items()}
-            for i, properties in set_here.items()
+            i: {f"config.{name}": value for name, value in changed_properties(admin, i).items()}
+            for i in ids
         }
         return merge_facts("broker", prefixed)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -84,11 +84,6 @@ class FixedLoadRun(Body):
         self.config = config
         self.load = load
         self.trials: list[Trial] = []
-
-    @property
-    def configurations(self) -> Mapping[str, Configuration]:
-        """The run's single configuration."""
-        return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
         """The plan of the trials, or of the continuous load."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import partial
 
 from jobs.cluster.opening import require_startable
 from jobs.cluster.owner_topic import OWNER_TOPIC
 from jobs.config import Configuration
-from jobs.console.events import Plan, PlanShown, Reporter
+from jobs.console.events import PlanShown, Reporter
 from jobs.live.followers import reporter_of
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import Body, execute, new_run_id
@@ -27,44 +26,6 @@ OWNER_NOTE = (
 )
 
 
-def may_begin(
-    configs: Sequence[Configuration],
-    plan: Callable[[], Plan],
-    options: RunOptions,
-    reporter: Reporter,
-    action: str = OVERLOAD,
-) -> bool:
-    """Check everything that can be checked without starting brokers, and ask for consent.
-
-    Args:
-        configs: the configurations of all loaded clusters.
-        plan: computes the plan of the run.
-        options: the options of the command line.
-        reporter: shows the plan and asks the question.
-        action: what the run does with a cluster, for the question.
-
-    Returns:
-        False after a dry run, which only shows the plan; otherwise True.
-
-    Raises:
-        ConfigError: Spark is not supported, a setting is invalid, or consent is missing.
-    """
-    require_supported_spark()
-    for config in configs:
-        require_startable(config.cluster)
-
-    def shown() -> PlanShown:
-        found = plan()
-        others = any(not config.cluster.is_exclusive for config in configs)
-        return PlanShown(replace(found, notes=(*found.notes, *([OWNER_NOTE] if others else []))))
-
-    if options.dry_run:
-        reporter.report(shown())
-        return False
-    require_consent(configs, reporter, options.yes, action, shown)
-    return True
-
-
 def launch(
     body: Body,
     options: RunOptions,
@@ -75,7 +36,9 @@ def launch(
     check: Callable[[], None] | None = None,
     session: Session | None = None,
 ) -> int:
-    """Launch a run with the options of its command line, and return the exit code.
+    """Launch a run with the options of its command line, and return the exit code. Everything that
+    can be checked without starting brokers is checked before the question for consent; a dry run
+    only shows the plan.
 
     Args:
         body: the job of the run.
@@ -87,12 +50,25 @@ def launch(
         session: an open session, which stays open after the run; None to open a session.
 
     Raises:
-        ConfigError: a setting is invalid, or consent is missing.
+        ConfigError: Spark is not supported, a setting is invalid, or consent is missing.
         RedlineError: see `execute`.
     """
     with reporter_of(options.metrics_at, options.notify_from) as reporter:
-        if not may_begin(body.loaded, partial(body.plan, options.out), options, reporter, action):
+        require_supported_spark()
+        for config in body.loaded:
+            require_startable(config.cluster)
+
+        def plan() -> PlanShown:
+            found = body.plan(options.out)
+            others = any(not config.cluster.is_exclusive for config in body.loaded)
+            return PlanShown(
+                replace(found, notes=(*found.notes, *([OWNER_NOTE] if others else [])))
+            )
+
+        if options.dry_run:
+            reporter.report(plan())
             return 0
+        require_consent(body.loaded, reporter, options.yes, action, plan)
         if check is not None:
             check()
         named = run_id or new_run_id(time.time())
@@ -104,7 +80,7 @@ def require_consent(
     configs: Iterable[Configuration],
     reporter: Reporter,
     yes: bool,
-    action: str = "load it until it is overloaded",
+    action: str = OVERLOAD,
     plan: Callable[[], PlanShown] | None = None,
 ) -> None:
     """Ask for consent, once for each cluster with other users; with --yes, ask no question.

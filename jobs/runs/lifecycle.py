@@ -106,20 +106,22 @@ class Body(ABC):
     """The part of a run that differs between jobs.
 
     Attributes:
+        config: the single configuration of a run without sides.
         measurement: the name of the question that the run answers; None if it answers several
             questions.
     """
 
+    config: Configuration
     measurement: str | None = None
 
     @property
-    @abstractmethod
     def configurations(self) -> Mapping[str, Configuration]:
         """Name of a side → its configuration; a run without sides has one configuration with an
         empty name.
 
         A run without configurations opens no cluster, and has no rows in the tables.
         """
+        return {"": self.config}
 
     @property
     def loaded(self) -> Sequence[Configuration]:
@@ -153,9 +155,9 @@ class Body(ABC):
     def measure(self, run: RunState) -> None:
         """Measure; after an error or an interrupt, the body still has all earlier results."""
 
-    def fail(self, run: RunState, error: BaseException) -> None:
-        """Evaluate the partial results of a run that ended with an error; `conclude` is called
-        after it.
+    def evaluate(self, run: RunState, error: BaseException | None) -> None:
+        """Evaluate the results; after an error, evaluate the partial results, before `conclude` is
+        called.
         """
         return
 
@@ -223,7 +225,7 @@ def _execute(
             _warn_after_end(order.reporter, error)
         ended_by = run.ended_by or error
         if is_begun:
-            body.fail(run, ended_by)
+            body.evaluate(run, ended_by)
             try:
                 body.conclude(run, run.recorded or body.outcome(ended_by))
             except RedlineError as second:

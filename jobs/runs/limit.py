@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from jobs.cluster.topics import TopicError
-from jobs.config import Configuration, Goal
+from jobs.config import Configuration
 from jobs.config.loading import require_endless, require_open_loop
 from jobs.console.events import Plan, PointFinished
 from jobs.runs.estimate import line_of, plan_of
@@ -70,7 +70,7 @@ class LimitRun(Body):
         require_failure_allowed(config)
         self.config = config
         self.boundaries: list[Boundary] = []
-        self._lines: Mapping[str, Line] = {}
+        self._lines: dict[str, Line] = {}
         self._points: dict[str, list[FinishedPoint]] = {}
         self._begun: Mapping[str, tuple[Observation, ...]] | None = None
         self._calibration = Calibration()
@@ -78,11 +78,6 @@ class LimitRun(Body):
         self._checks = checks
         self._before = 0
         self._holds = holds or config.goal.search.steady_s is not None
-
-    @property
-    def configurations(self) -> Mapping[str, Configuration]:
-        """The run's single configuration."""
-        return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
         """The plan of the search, from a forecast on simulated clusters."""
@@ -120,11 +115,22 @@ class LimitRun(Body):
         trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
         series = series_from(tables, run_id, trials)
         context.history.resume(trials, series, tables.next_trial(run_id))
-        warm_up = trials[0].warm_up if trials else WarmUp()
-        self._lines = hinted_lines(self._lines, warm_up, self.config.goals)
+        self._hint(trials[0].warm_up if trials else WarmUp())
         self._points, self._begun = replay(
             self._lines, [each for each in trials if not each.steady]
         )
+
+    def _hint(self, warm_up: WarmUp) -> None:
+        """Set the first load in each plan of a boundary line. The first load follows from the
+        reading of a warm-up.
+        """
+        for goal in self.config.goals:
+            line = self._lines[goal.name]
+            self._lines[goal.name] = replace(
+                line,
+                hint=warm_up.hint(goal.indicators.request_handler_idle_min),
+                limits=replace(line.limits, first_max=warm_up.generator_load),
+            )
 
     # --- searching ----------------------------------------------------------
 
@@ -133,14 +139,14 @@ class LimitRun(Body):
         context = run.context
         for goal, points in self._points.items():  # the points of a resumed run
             for point in points:
-                self._keep(context, goal, point)
+                self._keep(context, self._boundary(context, goal, point))
         drawing.prepare()  # loads slow libraries before any trial
         climbs = self._climbs and not context.history.trials
         self.search(context, open_gates(context, self.config.cluster.warm_up_max_s, climbs=climbs))
         if self.config.goal.search.brokers_offline is not None:
             context.guards.require_untripped()
             for boundary in find_outage_limits(context, self._lines, self._points, self.boundaries):
-                self._keep_boundary(context, boundary)
+                self._keep(context, boundary)
 
     def search(self, context: RunContext, gates: Gates) -> None:
         """Continue the search from the present boundary points, and keep each further point."""
@@ -152,16 +158,18 @@ class LimitRun(Body):
                 if not point.checked:
                     self._calibration.measure(context, rig.topics, point.message_bytes)
             finally:
-                self._keep(context, goal, point)
+                self._keep(context, self._boundary(context, goal, point))
 
         def measurer_for(message_bytes: int) -> TrialMeasurer:
             context.guards.require_untripped()
             return TrialMeasurer(rig, message_bytes, progress)
 
         with Rig(context, PointTopics(context), gates) as rig:
-            message_bytes = next_size(self._lines, self._points)
-            if not context.history.trials and message_bytes is not None:
-                self._lines = warmed_lines(self._lines, rig, message_bytes)
+            size = next_size(self._lines, self._points)
+            load_max_s = self.config.cluster.warm_up_max_s
+            if load_max_s and not context.history.trials and size is not None:
+                gates.warm(rig.topics.open(warm_up_pattern(context, size, load_max_s)))
+                self._hint(context.history.warm_up)
             try:
                 run_lines(
                     self._lines,
@@ -260,15 +268,12 @@ class LimitRun(Body):
             self.boundaries.append(boundary)
             self._report(context, boundary)
 
-    def _keep(self, context: RunContext, goal: str, point: FinishedPoint) -> None:
-        self._keep_boundary(context, self._boundary(context, goal, point))
-
     def _boundary(self, context: RunContext, goal: str, point: FinishedPoint) -> Boundary:
         trials = self._trials(context)
         boundary = boundary_of(point, trials, context.config, goal, context.brokers)
         return self._calibration.complete(boundary, context, goal)
 
-    def _keep_boundary(self, context: RunContext, boundary: Boundary) -> None:
+    def _keep(self, context: RunContext, boundary: Boundary) -> None:
         """Keep a boundary; it replaces an earlier boundary of the same point."""
         key = _key(boundary)
         earlier = [each for each in self.boundaries if _key(each) == key]
@@ -337,37 +342,3 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 def _answer(boundary: Boundary) -> tuple[object, ...]:
     """The values of a boundary that cause another report of the boundary if one of them changes."""
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes
-
-
-def warmed_lines(lines: Mapping[str, Line], rig: Rig, message_bytes: int) -> dict[str, Line]:
-    """Warm up the brokers at the first message size. Return each goal's plan of its boundary line,
-    with a first load that follows from the reading of the warm-up.
-
-    Args:
-        lines: goal → the plan of its boundary line.
-        rig: the resources for trials.
-        message_bytes: the first message size [B].
-    """
-    context = rig.context
-    load_max_s = context.config.cluster.warm_up_max_s
-    if not load_max_s:
-        return dict(lines)
-    rig.gates.warm(rig.topics.open(warm_up_pattern(context, message_bytes, load_max_s)))
-    return hinted_lines(lines, context.history.warm_up, context.config.goals)
-
-
-def hinted_lines(
-    lines: Mapping[str, Line], warm_up: WarmUp, goals: Iterable[Goal]
-) -> dict[str, Line]:
-    """Set the first load in each plan of a boundary line. The first load follows from the reading
-    of a warm-up.
-    """
-    idle_min = {goal.name: goal.indicators.request_handler_idle_min for goal in goals}
-    return {
-        name: replace(
-            line,
-            hint=warm_up.hint(idle_min[name]),
-            limits=replace(line.limits, first_max=warm_up.generator_load),
-        )
-        for name, line in lines.items()
-    }

@@ -10,7 +10,6 @@ from metrics.common.errors import (
     ConfigError,
     GuardStopError,
     NoConclusionError,
-    RedlineError,
     RegressionError,
     TerminatedError,
 )
@@ -40,8 +39,7 @@ class RunOutcome:
         Raises:
             NoConclusionError, RegressionError: the outcome is of this kind and has a message.
         """
-        kinds: tuple[type[RedlineError], ...] = (NoConclusionError, RegressionError)
-        for kind in kinds:
+        for kind in (NoConclusionError, RegressionError):
             if self.error is not None and self.exit_code == kind.exit_code:
                 raise kind(self.error)
         return self.exit_code

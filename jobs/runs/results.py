@@ -23,12 +23,14 @@ from jobs.config import (
     load_goal,
     load_workload,
 )
+from jobs.config.loading import Settings
 from jobs.console.events import RunFinished
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import confirmation_of
 from jobs.runs.lifecycle import RunState
 from jobs.runs.outcome import RunOutcome
 from jobs.runs.resumption import config_text
-from jobs.runs.steady import with_proof
+from jobs.runs.steady import last_at, with_proof
 from metrics.common.errors import ConfigError
 from metrics.judging.attribution import (
     VOTING_LOAD_RATIO_MAX,
@@ -49,7 +51,7 @@ from metrics.trial.trial import ALL_BROKERS, RunSeries, Trial
 from metrics.units import format_duration, format_ratio, iso_utc
 from search.confirming import SplitHistory, describe_failure, split_history
 from search.line import FinishedPoint
-from search.model import LEVEL, Bracket, Change, Done, GaveUp, Interval, Verdict
+from search.model import LEVEL, Bracket, Done, GaveUp, Interval, Verdict
 
 
 class ArtifactWriter:
@@ -136,21 +138,17 @@ def change_words(
     for number, change in enumerate(changes):
         is_last = number == len(changes) - 1
         after = (point.result.interval if is_last else None) or change.after
-        words.append(_sentence(change, after, searched, config))
+        last, first = searched[change.last_before], searched[change.since]
+        size = f"from {_amount(change.before)} to {_amount(after)} {config.axis.words}"
+        when = (
+            f"between trial {last.number} ({iso_utc(last.started_at_s)}) and trial {first.number} "
+            f"({iso_utc(first.started_at_s)})"
+        )
+        share = "" if change.verb == "changed" else f" ({format_ratio(change.probability)})"
+        words.append(
+            f"the limit {change.verb} {size}{share}, {when}; earlier trials no longer count"
+        )
     return tuple(words)
-
-
-def _sentence(
-    change: Change, after: Interval | None, trials: Sequence[Trial], config: Configuration
-) -> str:
-    last, first = trials[change.last_before], trials[change.since]
-    size = f"from {_amount(change.before)} to {_amount(after)} {config.axis.words}"
-    when = (
-        f"between trial {last.number} ({iso_utc(last.started_at_s)}) and trial {first.number} "
-        f"({iso_utc(first.started_at_s)})"
-    )
-    share = "" if change.verb == "changed" else f" ({format_ratio(change.probability)})"
-    return f"the limit {change.verb} {size}{share}, {when}; earlier trials no longer count"
 
 
 def _amount(interval: Interval | None) -> str:
@@ -161,8 +159,6 @@ def _amount(interval: Interval | None) -> str:
     span = f"{interval.low:,.4g} to {interval.high:,.4g} at {100 * LEVEL:.0f} %"
     return f"{middle:,.4g} ({span})"
 
-
-Settings = Mapping[str, Mapping[str, Any]]
 
 _LOADERS: Mapping[str, Callable[[str], BaseModel]] = {
     "cluster": load_cluster,
@@ -266,8 +262,8 @@ def boundary_of(
         if each.point_message_bytes == point.message_bytes and each.state == state
     ]
     own = present_trials(point, ever)
-    over = _last(own, goal, bracket.overloaded, Verdict.OVERLOADED)
-    held = _last(own, goal, bracket.sustained, Verdict.SUSTAINED)
+    over = last_at(own, goal, bracket.overloaded, Verdict.OVERLOADED)
+    held = last_at(own, goal, bracket.sustained, Verdict.SUSTAINED)
     votes = _votes_near_limit(own, bracket, config, goal)
     bound = combine_votes(votes, "overloads near the limit")
     gave_up = result.reason if isinstance(result, GaveUp) else None
@@ -324,14 +320,6 @@ def why_no_answer(boundary: Boundary, goal: Goal) -> str:
     return doubt_words(boundary) if goal.search.interval_required else ""
 
 
-def _last(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last trial at a load with a verdict by the goal; None without such a trial."""
-    found = [
-        each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
-    ]
-    return found[-1] if found else None
-
-
 def _known(time_ms: float) -> float | None:
     return time_ms if math.isfinite(time_ms) else None
 
@@ -377,14 +365,10 @@ def _held(
     limits.
     """
     for hold in holds.failed:
-        over = [
-            each.judgements[goal]
-            for each in trials
-            if each.held
-            and each.load == hold.load
-            and each.judgements[goal].verdict is Verdict.OVERLOADED
-        ]
-        why = f": {over[-1].reasons[0].text}" if over and over[-1].reasons else ""
+        held = [each for each in trials if each.held]
+        over = last_at(held, goal, hold.load, Verdict.OVERLOADED)
+        reasons = over.judgements[goal].reasons if over else ()
+        why = f": {reasons[0].text}" if reasons else ""
         amount = config.axis.amount(hold.load)
         yield f"{amount} did not last, {describe_failure(hold)}{why}"
     if isinstance(point.result, Done) and point.result.confirmed_s is not None and holds.last:
@@ -451,15 +435,7 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
         series = panels_of_run(run.context.history.series, made)
         summary = replace(summary, impact=impact_of(made, run.canaries_after))
     settings = json.loads(config_text(config))
-    files = write_results(
-        summary,
-        order.folder,
-        order.tables_or_default,
-        made,
-        settings,
-        series,
-        order.json_file,
-    )
+    files = write_results(summary, order, made, settings, series)
     took_s = time.time() - run.started_s
     order.reporter.report(RunFinished(summary, took_s, tuple(files.written)))
     files.require_all(
@@ -469,25 +445,22 @@ def conclude_run(run: RunState, config: Configuration, summary: RunSummary) -> N
 
 def write_results(
     summary: RunSummary,
-    folder: Path,
-    tables: str,
-    trials: Sequence[Trial] | None = None,
-    settings: Mapping[str, Mapping[str, Any]] | None = None,
+    order: RunOrder,
+    trials: Sequence[Trial] | None,
+    settings: Settings,
     series: Panels | None = None,
-    json_file: Path | None = None,
 ) -> ArtifactWriter:
     """Write summary.json, the charts and the report; a failed file does not stop the other files.
 
     Args:
         summary: the summary of the run.
-        folder: the folder of the run.
-        tables: path or catalog name of the Delta tables.
+        order: the settings of the run, which name the places of its files and tables.
         trials, settings, series: see `write_report`; `trials` is None if the tables were never
             open, so that no report is written.
-        json_file: a second file for the summary; None without a second file.
     """
-    files, path, page = ArtifactWriter(), folder / "summary.json", folder / REPORT
-    files.write_answer_file("summary", path, json_file, partial(write_summary, summary))
+    files, folder = ArtifactWriter(), order.folder
+    path, page = folder / "summary.json", folder / REPORT
+    files.write_answer_file("summary", path, order.json_file, partial(write_summary, summary))
     for goal, part in by_goal(summary):
         drawn = folder / f"boundary{f'-{goal}' if goal else ''}.html"
         picture = drawn.with_suffix(".png")
@@ -497,10 +470,8 @@ def write_results(
         if is_written and picture.exists():  # pictures need an optional package
             files.written.append(("chart", str(picture)))
     if trials is not None:
-        files.write(
-            "report", page, lambda: write_report(page, summary, trials, settings or {}, series)
-        )
-        files.written.append(("tables", tables))
+        files.write("report", page, lambda: write_report(page, summary, trials, settings, series))
+        files.written.append(("tables", order.tables_or_default))
     files.written.sort(key=lambda each: each[0] != "report")  # the file for readers comes first
     return files
 
@@ -516,7 +487,7 @@ def write_report(
     page: Path,
     summary: RunSummary,
     trials: Sequence[Trial],
-    settings: Mapping[str, Mapping[str, Any]],
+    settings: Settings,
     series: Panels | None = None,
 ) -> None:
     """Write the report of a run.

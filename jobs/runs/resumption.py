@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from jobs.config import Cluster, Configuration, Goal, Workload, describe
@@ -224,8 +225,7 @@ def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequen
     """
     if any(line.checks_at_once for line in lines.values()):
         return trials
-    first = next((number for number, each in enumerate(trials) if each.checks), len(trials))
-    return trials[:first]
+    return list(takewhile(lambda each: not each.checks, trials))
 
 
 def _require_all_used(used: int, trials: Sequence[Trial]) -> None:

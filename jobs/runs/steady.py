@@ -272,7 +272,8 @@ def steady_plan(
         return SteadyPlan(0.0)  # its own trials prove the limit
     if search.steady_s == 0.0:
         return SteadyPlan(0.0, "no hold was made, because search.steady_s is 0")
-    last = _last_at(boundary, trials)
+    own = [each for each in trials if belongs_to(each, boundary) and not each.steady]
+    last = last_at(own, boundary.goal, boundary.loads[0], Verdict.SUSTAINED)
     if last is None:
         return SteadyPlan(0.0)
     windows = last.evidence.write_back
@@ -320,15 +321,10 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
     return ""
 
 
-def _last_at(boundary: Boundary, trials: Iterable[Trial]) -> Trial | None:
-    """The last trial, except for holds, that sustained the limit; None without such a trial."""
+def last_at(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
+    """The last trial at a load with a verdict by the goal; None without such a trial."""
     found = [
-        each
-        for each in trials
-        if belongs_to(each, boundary)
-        and not each.steady
-        and each.load == boundary.loads[0]
-        and each.judgements[boundary.goal].verdict is Verdict.SUSTAINED
+        each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
     return found[-1] if found else None
 
@@ -403,13 +399,13 @@ class SteadyAnswer:
     """The holds of a run, and the steady limits that the holds prove.
 
     Attributes:
-        largest: the limit of the first hold; None without a limit.
+        largest: the limit of the first hold.
         holds: the trials of the holds, oldest first.
         why: the reason why no hold was made.
     """
 
-    largest: Boundary | None = None
-    holds: tuple[Trial, ...] = ()
+    largest: Boundary
+    holds: tuple[Trial, ...]
     why: str = ""
 
     def complete(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary:
@@ -419,7 +415,7 @@ class SteadyAnswer:
             boundary: the boundary.
             pattern: the traffic at the boundary's sustained load.
         """
-        if self.largest is None or boundary.state != ALL_BROKERS or not boundary.loads[0]:
+        if boundary.state != ALL_BROKERS or not boundary.loads[0]:
             return boundary
         own = [each for each in self.holds if belongs_to(each, boundary)]
         failed = [failed_after_s(each) for each in own if each.load == boundary.loads[0]]
@@ -428,8 +424,7 @@ class SteadyAnswer:
             return replace(boundary, lasted=True)
         if any(did_not_last(each, boundary.goal) for each in own if each.load == boundary.loads[0]):
             boundary = replace(boundary, lasted=False)
-        proven = self._proven
-        found = None if proven is None else self._implied(boundary, pattern, proven)
+        found = self._implied(boundary, pattern)
         if found is not None and (found.steady_load or 0.0) > (boundary.steady_load or 0.0):
             return replace(found, lasted=found.steady_load == found.loads[0])
         if boundary.steady_load is not None:
@@ -438,12 +433,6 @@ class SteadyAnswer:
         is_same = boundary.message_bytes == self.largest.message_bytes or not self.holds
         where = "" if is_same else f" at {format_size(self.largest.message_bytes)}"
         return replace(boundary, steady_note=f"{why}{where}" if why else "")
-
-    @property
-    def _proven(self) -> Trial | None:
-        goal = "" if self.largest is None else self.largest.goal
-        held = [each for each in self.holds if as_hold(each, goal).is_proven]
-        return held[-1] if held else None
 
     @property
     def _why_not_proven(self) -> str:
@@ -469,17 +458,19 @@ class SteadyAnswer:
             return f"{payload} did not last"
         return f"the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)} of {payload}"
 
-    def _implied(
-        self, boundary: Boundary, pattern: TrafficPattern, proven: Trial
-    ) -> Boundary | None:
+    def _implied(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary | None:
         """The steady limit of a point, computed from a hold at another point: the highest load up
         to the burst limit at which the brokers receive no more bytes per second than in the hold.
 
-        The result is None if the number of bytes does not grow with the load, or if no load is
-        light enough.
+        The result is None if no hold proves a load, if the number of bytes does not grow with the
+        load, or if no load is light enough.
         """
-        rate, held = _written_per_s(pattern), _written_per_s(proven.pattern)
-        share = min(1.0, held / rate) if rate else 1.0
+        held = [each for each in self.holds if as_hold(each, self.largest.goal).is_proven]
+        if not held:
+            return None
+        proven = held[-1]
+        rate = _written_per_s(pattern)
+        share = min(1.0, _written_per_s(proven.pattern) / rate) if rate else 1.0
         load = int(boundary.loads[0] * share)
         if not load or (share < 1.0 and not boundary.along.grows_payload):
             return None

@@ -80,17 +80,14 @@ def _info(details: str) -> TcpInfo:
         return round(float(read[1]) * 1000) if read else 0
 
     mss = number("mss")
-    resent = number("bytes_retrans")
-    sent = number("bytes_sent")
-    unacked = number("unacked") * mss
     return TcpInfo(
         rtt_us=round(float(named.get("rtt", "0").split("/")[0]) * 1000),
         rtt_min_us=round(float(named["minrtt"]) * 1000) if "minrtt" in named else None,
         cwnd_bytes=number("cwnd") * mss,
-        in_flight_bytes=unacked,
+        in_flight_bytes=number("unacked") * mss,
         acked_bytes=number("bytes_acked"),
-        sent_bytes=sent,
-        retransmitted_bytes=resent,
+        sent_bytes=number("bytes_sent"),
+        retransmitted_bytes=number("bytes_retrans"),
         received_bytes=number("bytes_received"),
         busy_us=us("busy"),
         receiver_limited_us=us("rwnd_limited"),

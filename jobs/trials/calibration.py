@@ -7,13 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from jobs.cluster.topic_set import TopicSet
 from jobs.config.link import RATE, WRITE_RATE, Link
 from jobs.console.events import PhaseStarted, Table, warn
 from jobs.trials.context import RunContext
-from jobs.trials.load import GeneratorError, StageFailedError
 from jobs.trials.point_topics import PointTopics
-from jobs.trials.unscored_load import offer_unscored
+from jobs.trials.unscored_load import offer_unscored, unscored
 from metrics.common.errors import RedlineError
 from metrics.planning.planted import (
     HandlerTime,
@@ -56,11 +54,15 @@ class Calibration:
             return
         try:
             light = topics.open(context.pattern(message_bytes, 1))
+            size = light.message_bytes
             context.reporter.report(PhaseStarted("measuring the time of a request at a light load"))
-            load = _light(context, light, stated)
-            windows = offer_unscored(context, light, load, "calibration").windows
+            # The heaviest load at which the handlers' idle fraction is at least `IDLE_LEAST`.
+            scale = planted_scale(tuple(stated.values()), _unit(context, size), IDLE_LEAST)
+            load = int(scale * (SCALE_UNITS if context.config.axis is SCALE else 1))
+            pattern = unscored(context.pattern(size, max(1, load)), LIGHT_S, 1.0)
+            windows = offer_unscored(context, light, pattern, "calibration").windows
             self._times = complete_handler_times(stated, windows)
-        except (RedlineError, StageFailedError, GeneratorError, ValueError) as error:
+        except (RedlineError, ValueError) as error:
             warn(context.reporter, f"the planted limit could not be measured: {error}")
 
     def complete(self, boundary: Boundary, context: RunContext, goal: str) -> Boundary:
@@ -95,57 +97,36 @@ def planted_rates(environment: Mapping[str, str]) -> PlantedRates:
     )
 
 
-def _light(
-    context: RunContext, topics: TopicSet, stated: Mapping[int, HandlerTime]
-) -> TrafficPattern:
-    """The heaviest load at which the handlers' idle fraction is at least `IDLE_LEAST`, computed
-    from the handlers' stated times.
-    """
-    phases = replace(context.workload.trial, ramp_up_s=0.0, warmup_s=1.0, measure_s=LIGHT_S)
-    size, scale = topics.message_bytes, SCALE_UNITS if context.config.axis is SCALE else 1
-    unit = _unit(context, size)
-    load = int(scale * planted_scale(tuple(stated.values()), unit, IDLE_LEAST))
-    return context.pattern(size, max(1, load)).with_phases(phases)
-
-
 def calibration_table(boundaries: Sequence[Boundary]) -> Table | None:
     """A table that compares planted limits with found limits; None if no limit is planted."""
-    known = [each for each in boundaries if each.gave_up is None]
-    scales = [
-        (
-            (f"{planted:.3f}", f"{each.scale_sustained:g}-{each.scale_overloaded or ''}"),
-            (each, planted, each.scale_sustained, each.scale_estimate),
-        )
-        for each in known
-        if (planted := each.scale_planted)
-    ]
-    producers = [
-        (
+    rows: list[tuple[str, ...]] = []
+    found: tuple[str, ...]
+    for each in boundaries:
+        planted = each.scale_planted or each.np_planted
+        if each.gave_up is not None or not planted:
+            continue
+        if each.scale_planted:
+            sustained, estimate = each.scale_sustained, each.scale_estimate
+            found = (f"{planted:.3f}", f"{sustained:g}-{each.scale_overloaded or ''}")
+        else:
+            sustained, estimate = each.np_sustained, each.np_estimate
+            over = "" if each.np_overloaded is None else each.np_overloaded
+            found = (format_size(each.message_bytes), f"{planted:.1f}", f"{sustained}-{over}")
+        rows.append(
             (
-                format_size(each.message_bytes),
-                f"{planted:.1f}",
-                f"{each.np_sustained}-{'' if each.np_overloaded is None else each.np_overloaded}",
-            ),
-            (each, planted, each.np_sustained, each.np_estimate),
+                *found,
+                _off_by(sustained, planted),
+                estimate_words(each) or UNKNOWN,
+                _off_by(estimate, planted),
+                span_words(each) or UNKNOWN,
+            )
         )
-        for each in known
-        if (planted := each.np_planted)
-    ]
-    rows = tuple(
-        (
-            *found,
-            _off_by(sustained, planted),
-            estimate_words(each) or UNKNOWN,
-            _off_by(estimate, planted),
-            span_words(each) or UNKNOWN,
-        )
-        for found, (each, planted, sustained, estimate) in scales or producers
-    )
     if not rows:
         return None
-    begin = ("planted times",) if scales else ("size", "planted producers")
+    is_scale = any(each.scale_planted for each in boundaries)
+    begin = ("planted times",) if is_scale else ("size", "planted producers")
     columns = (*begin, "found", "off by", "estimate", "off by", f"limit {AT_LEVEL}")
-    return Table("Planted limits of these brokers, and found limits", columns, rows)
+    return Table("Planted limits of these brokers, and found limits", columns, tuple(rows))
 
 
 def _off_by(estimate: float | None, planted: float) -> str:

@@ -25,8 +25,8 @@ import threading
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
@@ -78,7 +78,10 @@ class AckedProgress:
             records: records acknowledged since the start of the window.
         """
         if task < len(self._window_of):
-            self._of(self._window_of[task]).add(task, at_s, records)
+            number = self._window_of[task]
+            if number not in self._windows:
+                self._windows = {**self._windows, number: _Window(len(self._window_of))}
+            self._windows[number].add(task, at_s, records)
 
     def end_window(self, task: int) -> None:
         """End the current window of a task: its later reports belong to the next window."""
@@ -96,11 +99,6 @@ class AckedProgress:
         """
         known = {number: each for number, each in list(self._windows.items()) if each.sums}
         return list(known[max(known)].sums) if known else []
-
-    def _of(self, number: int) -> _Window:
-        if number not in self._windows:
-            self._windows = {**self._windows, number: _Window(len(self._window_of))}
-        return self._windows[number]
 
 
 class _Window:
@@ -429,10 +427,6 @@ class TaskChannel:
         for writer in self._writers:
             writer.write(text)
 
-    async def close(self) -> None:
-        """Close the channels to all running tasks, which ends their load."""
-        self._end()
-
     def _end(self) -> None:
         self._has_ended = True
         for writer in list(self._writers):
@@ -464,13 +458,16 @@ def control_of(spark: SparkSession) -> ControlServer:
     return ControlServer(host, conf.get("spark.driver.bindAddress") or host, int(port))
 
 
-class ControlServer:
+class ControlServer(AbstractContextManager["ControlServer"]):
     """A server for control channels, on its own thread until the context manager closes it.
 
     Args:
         host: the driver's address that executors use.
         bind: the address to listen on.
         port: the port to listen on; 0 for any free port.
+
+    Attributes:
+        post: runs a call on the server's thread.
     """
 
     def __init__(self, host: str, bind: str, port: int = 0) -> None:
@@ -480,6 +477,7 @@ class ControlServer:
         self._has_logged_unidentified = False
         self._tls, self._certificate = own_certificate()
         self._loop = asyncio.new_event_loop()
+        self.post = self._loop.call_soon_threadsafe
         self._served: set[asyncio.Task[None]] = set()
         try:
             family = socket.getaddrinfo(bind, port, type=socket.SOCK_STREAM)[0][0]
@@ -494,9 +492,6 @@ class ControlServer:
         self._port: int = self._listener.getsockname()[1]
         self._thread = threading.Thread(target=self._run, name="redline-control", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> ControlServer:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -519,19 +514,15 @@ class ControlServer:
         finally:
             del self._channels[channel.address.token]
             if not self._loop.is_closed():
-                self._call(channel.close())
-
-    def post(self, work: Callable[[], None]) -> None:
-        """Run a call on the server's thread."""
-        self._loop.call_soon_threadsafe(work)
+                channel.end_now()
 
     def close(self) -> None:
         """Stop listening; tasks that still run end their load."""
         if self._loop.is_closed():
             return
         for channel in list(self._channels.values()):
-            self._call(channel.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
+            channel.end_now()
+        self.post(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
@@ -550,9 +541,6 @@ class ControlServer:
             await asyncio.sleep(0)
         await _cancelled([*self._served])
         await asyncio.sleep(0)  # lets aborted transports close
-
-    def _call(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _send_heartbeats(self) -> None:
         while True:

@@ -160,10 +160,12 @@ class Gates:
     def renew_level(self) -> None:
         """Measure the load of other clients and the idle time of the brokers again, after a change.
 
-        Earlier readings are kept for the length of the new measurement, so that the usual load
-        includes the load before and after the change.
+        Earlier readings are kept for the length of the new measurement, but at least one reading,
+        so that the usual load includes the load before and after the change.
         """
-        self._forget_looks()
+        looks = self.last_load.looks
+        while len(looks) > 1 and sum(each.duration_s for _, each in looks) > RENEWAL_S:
+            del looks[0]
         self.reporter.report(PhaseStarted("the load of other clients changed: measuring it again"))
         first = self._polled = self.source.sample_all()
         windows = windows_between(self.source, first, self._watch_others(RENEWAL_S))
@@ -178,17 +180,6 @@ class Gates:
         waiting = self._baselines.get(window.broker_id, Baseline()).waiting_requests
         idle = 1.0 if window.handler_idle is None else window.handler_idle
         return (window.request_queue_max or 0.0) > waiting or idle < BEHIND_IDLE
-
-    def _forget_looks(self) -> None:
-        """Keep only the newest readings that together are at most as long as a new measurement, but
-        at least one reading.
-        """
-        kept: list[tuple[float, ClientTraffic]] = []
-        for at_s, seen in reversed(self.last_load.looks):
-            if kept and sum(each.duration_s for _, each in kept) + seen.duration_s > RENEWAL_S:
-                break
-            kept.insert(0, (at_s, seen))
-        self.last_load.looks[:] = kept
 
     def _watch_others_until(self, seconds: float) -> Sequence[BrokerSample]:
         """Poll the brokers until the recent readings cover this time [s]; return the last poll."""
@@ -272,16 +263,15 @@ class Gates:
         """Wait until a trial may begin; return the reasons at the deadline that make the trial
         INVALID.
         """
-        found = (*self._warm_reasons(topics), *self._topic_reasons(topics))
+        found = (*self.warm(topics), *self._topic_reasons(topics))
         if not found:
             self._lower_baselines()
         return found
 
-    def warm(self, topics: TopicSet) -> None:
-        """Warm up cold brokers, before the search chooses its first load."""
-        self._warm_reasons(topics)
-
-    def _warm_reasons(self, topics: TopicSet) -> tuple[Reason, ...]:
+    def warm(self, topics: TopicSet) -> tuple[Reason, ...]:
+        """Warm up cold brokers, also before the search chooses its first load; return the reasons
+        why they are not at rest.
+        """
         reasons = self._rest_reasons()
         brokers = brokers_of(self.source)
         loaded_s = self.last_load.ended_s
@@ -300,17 +290,11 @@ class Gates:
         If a partition that came in sync becomes under-replicated again, the run's load counts as
         the cause.
         """
-        now = {
-            sample.broker_id: sample.values["under_replicated_partitions"]
-            for sample in self._polled
-            if "under_replicated_partitions" in sample.values
-        }
-        self._baselines = {
-            broker: replace(
-                each, under_replicated=min(each.under_replicated, now.get(broker, math.inf))
-            )
-            for broker, each in self._baselines.items()
-        }
+        for sample in self._polled:
+            now = sample.values.get("under_replicated_partitions")
+            before = self._baselines.get(sample.broker_id)
+            if now is not None and before is not None and now < before.under_replicated:
+                self._baselines[sample.broker_id] = replace(before, under_replicated=now)
 
     def pass_between_windows(self, topics: TopicSet) -> tuple[Reason, ...]:
         """Check the topics between two windows of a held load; brokers may be under load."""

@@ -87,7 +87,6 @@ def open_guards(
     reporter: Reporter,
     lock: ClusterLock | None = None,
     until_s: float | None = None,
-    open_canaries: Callable[[], Canaries | None] | None = None,
 ) -> Guards:
     """Create the guards of a run, and check the cluster once; see `Guards.open`.
 
@@ -98,7 +97,6 @@ def open_guards(
         reporter: shows notes and warnings.
         lock: the lock of the cluster; None for a run without a lock.
         until_s: the time by which each load ends [s since the epoch]; None for no such time.
-        open_canaries: opens the canaries; None without canaries.
     """
     limits, start = config.goal.guards, config.cluster.name_prefix
     if limits.stop_topic == NAME_PREFIX + STOP:
@@ -124,7 +122,6 @@ def open_guards(
         times=LoadTimes(config.cluster.hours, until_s),
         serving=None if is_exclusive else lambda: admin.describe_cluster().broker_ids,
         groups=None if is_exclusive else GroupLags(admin, lambda each: each.startswith(start)),
-        open_canaries=None if is_exclusive else open_canaries,
     )
     if guards.owner_words:
         note(reporter, guards.owner_words)
@@ -156,13 +153,13 @@ class Guards:
         serving: returns the ids of the brokers in service; None if a missing replica ends the run,
             as on a cluster without other users.
         groups: consumer groups of other clients, whose lag is watched; None without such groups.
-        open_canaries: opens the canaries; None without canaries.
 
     Attributes:
         limits: the stricter values of the goal's limits and the owner's bounds.
         absence: the brokers that left the cluster, for which the run waits; None if it does not
             wait for brokers.
-        canaries: the clients that measure how long other clients wait; None without canaries.
+        canaries: the clients that measure how long other clients wait; None without canaries. The
+            caller opens them after the guards.
         tripped: the reason why the run has to stop; None if it may continue.
         spent_bytes: payload that the run has written, all replicas counted [B].
         owner_bounds: topic → the owner's bounds, from the last reading.
@@ -185,7 +182,6 @@ class Guards:
     times: LoadTimes = field(default_factory=LoadTimes)
     serving: Callable[[], Iterable[int]] | None = None
     groups: GroupLags | None = None
-    open_canaries: Callable[[], Canaries | None] | None = None
 
     def __post_init__(self) -> None:
         """Combine the goal's limits with the owner's bounds, before any check of the cluster."""
@@ -203,7 +199,7 @@ class Guards:
         self._bounds_read_s = self._checked_s = self._groups_read_s = self.clock()
         self._under_replicated: Partitions = frozenset()
         self._watches_disks = True
-        self._unseen: frozenset[tuple[int, str]] = frozenset()
+        self._unseen: set[tuple[int, str]] = set()
         self._others_lacking: Partitions = frozenset()
         self._replicas_seen_s = self._dirs_seen_s = -inf
         self._rooms: dict[tuple[int, str], deque[tuple[float, float]]] = defaultdict(deque)
@@ -248,10 +244,6 @@ class Guards:
         self._brakes = tuple(cycle(each) for each in parts if each)
         self.require_healthy()
         self._choose_groups()
-        if self.open_canaries is not None and self.limits.canary_p99_ms_max:
-            self.canaries = self.open_canaries()
-            if self.canaries is None and self.limits.fail_closed:
-                self.require_or_warn("there are no canaries")
 
     def read_bounds(self) -> bool:
         """Read the owner's bounds, and combine them with the goal's limits; return whether they
@@ -311,15 +303,14 @@ class Guards:
             blind_s = self.clock() - self._bounds_read_s
             if self.limits.fail_closed and blind_s > BLIND_S:
                 self.stop(f"the owner's bounds could not be read for {blind_s:.0f} s: {error}")
-            return OWNER_INTERVAL_S
         except ConfigError as error:
             self.stop(str(error))
-            return OWNER_INTERVAL_S
-        if changed:
-            self.warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
-            self.stop(self.cap_violation(pattern))
-        if self.times.owner_hours:
-            self.stop(self.times.refusal(time.time(), 0.0))
+        else:
+            if changed:
+                self.warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
+                self.stop(self.cap_violation(pattern))
+            if self.times.owner_hours:
+                self.stop(self.times.refusal(time.time(), 0.0))
         return OWNER_INTERVAL_S
 
     def accept_current_state(self) -> None:
@@ -610,32 +601,29 @@ class Guards:
     def _look_for_brake(self, brokers: Iterator[int]) -> float:
         """Ask the next broker for the stop topic; return the time until the next check [s].
 
-        Other brokers are asked at the same time, each on its own thread.
+        Other brokers are asked at the same time, each on its own thread. The run stops if all
+        checks failed for `BLIND_S`.
         """
         try:
             self.stop(self._stop_request(next(brokers)))
             self._brake_seen_s, self._brake_errors = self.clock(), 0
         except Exception as error:  # noqa: BLE001 - no load may continue without its brake
-            self._note_unseen_brake(error)
+            self._brake_errors += 1
+            unseen_s = self.clock() - self._brake_seen_s
+            what = " or ".join(sorted(self._stop_topics))
+            words = (
+                f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
+                f"({self._brake_errors} requests failed): {error}"
+            )
+            if unseen_s > BLIND_S:
+                self.stop(words)
+            elif self._brake_errors == BRAKE_LOOKERS * 3:
+                self.warn(f"{words}; the load ends after {BLIND_S:.0f} s")
         return BRAKE_INTERVAL_S
 
-    def _note_unseen_brake(self, error: Exception) -> None:
-        """Count a failed check for the stop topic, and trip if all checks failed for `BLIND_S`."""
-        self._brake_errors += 1
-        unseen_s = self.clock() - self._brake_seen_s
-        what = " or ".join(sorted(self._stop_topics))
-        words = (
-            f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
-            f"({self._brake_errors} requests failed): {error}"
-        )
-        if unseen_s > BLIND_S:
-            self.stop(words)
-        elif self._brake_errors == BRAKE_LOOKERS * 3:
-            self.warn(f"{words}; the load ends after {BLIND_S:.0f} s")
-
     def _look_at_groups(self, looks: Iterator[int]) -> float | None:
-        """Check whether other clients' consumer groups fall behind; return the time until the next
-        check [s].
+        """Check whether other clients' consumer groups fall behind; warn or stop the run if their
+        lag stays unreadable. Return the time until the next check [s].
 
         Args:
             looks: yields the number of this check under the load, from 0.
@@ -650,23 +638,19 @@ class Guards:
             seen = OthersSeen(lags=lags if is_loaded else ())
             self.stop(self.lasting_harm(seen, "others_lag_s_max"))
         except AdminError as error:
-            self._note_unread_groups(self.groups, error)
+            if error.cause == "UnknownTopicOrPartitionError":  # topics were deleted
+                with suppress(AdminError):
+                    self.groups.choose()
+            unread_s = self.clock() - self._groups_read_s
+            text = (
+                f"the lag of other consumer groups could not be read for {unread_s:.0f} s: {error}"
+            )
+            was_unread, self._are_groups_unread = self._are_groups_unread, unread_s > 2 * BLIND_S
+            if self._are_groups_unread and not was_unread:
+                self.warn(text)
+            if self._are_groups_unread and self.limits.fail_closed:
+                self.stop(text)
         return max(GROUPS_INTERVAL_S, self.groups.took_s / GROUPS_SHARE)
-
-    def _note_unread_groups(self, groups: GroupLags, error: AdminError) -> None:
-        """Choose the groups again if topics were deleted; warn or stop the run if lags stay
-        unreadable.
-        """
-        if error.cause == "UnknownTopicOrPartitionError":
-            with suppress(AdminError):
-                groups.choose()
-        unread_s = self.clock() - self._groups_read_s
-        text = f"the lag of other consumer groups could not be read for {unread_s:.0f} s: {error}"
-        was_unread, self._are_groups_unread = self._are_groups_unread, unread_s > 2 * BLIND_S
-        if self._are_groups_unread and not was_unread:
-            self.warn(text)
-        if self._are_groups_unread and self.limits.fail_closed:
-            self.stop(text)
 
     # --- checking -----------------------------------------------------------
 
@@ -932,9 +916,8 @@ class Guards:
     def _warn_of_unseen(self, dirs: Sequence[LogDir]) -> None:
         """Warn once of each log directory whose size its broker does not report."""
         unknown = [each for each in dirs if not each.is_known]
-        unseen = frozenset((each.broker_id, each.path) for each in unknown)
         fresh = [each for each in unknown if (each.broker_id, each.path) not in self._unseen]
-        self._unseen |= unseen
+        self._unseen.update((each.broker_id, each.path) for each in fresh)
         if fresh:
             self.warn(
                 f"the guard of the disks cannot watch {len(unknown)} of {len(dirs)} log "

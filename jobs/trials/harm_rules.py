@@ -102,8 +102,7 @@ def _lags(seen: OthersSeen, most_s: float, _: Limits) -> str | None:
     )
 
 
-Rule = Callable[[OthersSeen, float, Limits], str | None]
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, Callable[[OthersSeen, float, Limits], str | None]] = {
     "canary_p99_ms_max": _waits,
     "others_fall_max": _falls,
     "others_errors_per_s_max": _errors,

@@ -56,12 +56,10 @@ Watch = Callable[[TaskChannel], AbstractContextManager[object]]
 """Watches a load through the load's channel, from before the tasks start until after they end."""
 
 
-class StageFailedError(RedlineError):
-    """Spark could not run the stage to its end, for example because an executor was lost."""
-
-
 class GeneratorError(RedlineError):
-    """A task could not run, for example because it could not reach a broker."""
+    """A load failed: Spark could not run its stage to the end, for example because an executor was
+    lost, or a task could not run, for example because it could not reach a broker.
+    """
 
 
 @dataclass(frozen=True)
@@ -176,9 +174,8 @@ class Generator:
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a library that the
                 workload needs, such as a codec.
-            StageFailedError: the stage failed and Spark has stopped its tasks, or Spark has too few
-                slots.
-            GeneratorError: a task could not run, so the load is not valid.
+            GeneratorError: the stage failed and Spark has stopped its tasks, Spark has too few
+                slots, or a task could not run, so the load is not valid.
         """
         pattern, reads = load.pattern, bool(load.end_offsets)
         if reads or pattern.parts:
@@ -225,7 +222,7 @@ class Generator:
         """Wait until Spark can run all tasks at once, because it may have lost an executor.
 
         Raises:
-            StageFailedError: slots are still missing after `SLOTS_WAIT_S`.
+            GeneratorError: slots are still missing after `SLOTS_WAIT_S`.
         """
         count = partial(registered_slots, self.spark.sparkContext)
         if (now := count()) >= wanted:
@@ -233,7 +230,7 @@ class Generator:
         self.report(f"waiting for {wanted - now} of {wanted} slots, because Spark lost an executor")
         ready = await_slots(count, wanted, SLOTS_WAIT_S)
         if ready.count < wanted:
-            raise StageFailedError(
+            raise GeneratorError(
                 f"{wanted - ready.count} of {wanted} slots are missing after "
                 f"{ready.waited_s:.0f} s: Spark lost an executor and has not replaced it; check "
                 "the executors in Spark's web UI, free cores of Spark's cluster, or run with fewer "
@@ -276,7 +273,7 @@ class Generator:
         except Py4JJavaError as error:
             channel.await_failure(LOST_HEARD_S)  # Spark may notice the failure before the driver
             _require_whole(plan, channel)
-            raise StageFailedError(
+            raise GeneratorError(
                 f"the stage of trial {plan.trial_id} failed: {cause_of(error)}"
             ) from error
         _require_whole(plan, channel)
@@ -357,6 +354,6 @@ def _require_one_window(rows: Sequence[TaskReport]) -> None:
 def _require_whole(plan: StagePlan, channel: TaskChannel) -> None:
     """Raise the error that ended the load early, even if Spark reported no error."""
     if isinstance(channel.failure, TaskEndedError):
-        raise StageFailedError(f"trial {plan.trial_id}: {channel.failure}")
+        raise GeneratorError(f"trial {plan.trial_id}: {channel.failure}")
     if channel.failure is not None:
         raise channel.failure

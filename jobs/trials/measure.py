@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from jobs.trials.broker_sockets import BrokerSockets
 from jobs.trials.context import RunContext
 from jobs.trials.early_end import EarlyEnd, overload_lasts
 from jobs.trials.gates import Gates, open_gates
-from jobs.trials.load import GeneratorError, Load, StageFailedError
+from jobs.trials.load import GeneratorError, Load
 from jobs.trials.others_harm import OthersHarm
 from jobs.trials.point_topics import PointTopics
 from jobs.trials.running_load import RunningLoad, Watcher, offer, progress_reported
@@ -85,7 +85,7 @@ class SearchProgress:
 
 
 @dataclass(frozen=True)
-class Rig:
+class Rig(AbstractContextManager["Rig"]):
     """The resources for the trials of an open run; a context manager that deletes the topics.
 
     Attributes:
@@ -136,9 +136,6 @@ class Rig:
         rig = replace(self, context=context)
         return TrialMeasurer(rig, message_bytes, progress, stop=stop).trial(load)
 
-    def __enter__(self) -> Rig:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.topics.__exit__()
 
@@ -165,6 +162,7 @@ class _Loading:
     host_samples: tuple[HostSample, ...] = ()
 
 
+@dataclass
 class TrialMeasurer:
     """Measures loads for one message size; implements `search.lines.GoalsMeasurer`.
 
@@ -177,28 +175,23 @@ class TrialMeasurer:
         until: ends the window of a trial that proves a limit on disk; None for any other trial.
     """
 
-    def __init__(
-        self,
-        rig: Rig,
-        message_bytes: int,
-        progress: SearchProgress,
-        held: int | None = None,
-        stop: UncleanStop | None = None,
-        until: Watcher | None = None,
-    ) -> None:
-        self._context, self._topics, self._gates = rig.context, rig.topics, rig.gates
-        self._progress = progress
-        self._message_bytes = message_bytes
-        self._held = held
-        self._stop = stop
-        self._until = until
-        self._sockets: BrokerSockets | None = None
-        self._load_start_s: float | None = None
-        self._kept_overloaded_s = 0.0
+    rig: Rig
+    message_bytes: int
+    progress: SearchProgress
+    held: int | None = None
+    stop: UncleanStop | None = None
+    until: Watcher | None = None
+    _sockets: BrokerSockets | None = None
+    _load_start_s: float | None = None
+    _kept_overloaded_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take the resources out of the rig."""
+        self._context, self._topics, self._gates = self.rig.context, self.rig.topics, self.rig.gates
 
     def pattern(self, load: int) -> TrafficPattern:
         """The traffic pattern of a trial at a load on the goals' axis."""
-        return self._context.pattern(self._message_bytes, load)
+        return self._context.pattern(self.message_bytes, load)
 
     def measure(self, load: int) -> dict[str, Observation]:
         """Make a trial at a load, and return its observation for each goal."""
@@ -222,7 +215,7 @@ class TrialMeasurer:
         pattern, context = self.pattern(load), self._context
         if is_held:
             pattern = pattern.with_phases(pattern.phases.in_full)
-        follows, self._held = is_held and self._held == load, load if is_held else None
+        follows, self.held = is_held and self.held == load, load if is_held else None
         loading = self._prepared(pattern, follows=follows)
         started_s, samples = time.time(), Samples()
         self._announce(loading)
@@ -231,13 +224,11 @@ class TrialMeasurer:
         else:
             evidence, samples = self._offered(loading)
         trial = self._judged(loading, started_s, evidence, is_held=is_held)
-        judged_s = time.time()
+        lasted_s = time.time() - started_s  # rest is not part of the trial
         try:
             trial = self._with_recovery(trial)
         finally:
-            started_s += time.time() - judged_s  # rest is not part of the trial
-            left = max(0, self._progress.trials_left - 1)
-            self._keep(trial, samples, time.time() - started_s, left)
+            self._keep(trial, samples, lasted_s, max(0, self.progress.trials_left - 1))
         if any(OTHERS_CHANGED & each.rules for each in trial.judgements.values()):
             self._gates.renew_level()
         context.guards.require_untripped()
@@ -278,7 +269,7 @@ class TrialMeasurer:
                 offered = replace(held, end_offsets=before)
                 rows = offer(context, offered, sampler, self._facts, watch)
                 into.append(self._judge_window(loading, sampler, merge(rows)))
-        except (StageFailedError, GeneratorError, AdminError) as error:
+        except (GeneratorError, AdminError) as error:
             refused = self._failed(held, error)
             into.append(self._keep_window(loading, refused, Samples(), time.time()))
             context.guards.require_untripped()
@@ -341,7 +332,7 @@ class TrialMeasurer:
         pattern = loading.load.pattern
         lasts_s = pattern.phases.load_s + STAGE_LAUNCH_S + TrialPlan.start_lead_s
         self._context.reporter.report(
-            TrialStarted(loading.number, pattern, self._progress.reason, lasts_s)
+            TrialStarted(loading.number, pattern, self.progress.reason, lasts_s)
         )
 
     def _judged(
@@ -360,10 +351,10 @@ class TrialMeasurer:
             judgements=judge_all(evidence, context.thresholds),
             held=is_held,
             state=context.state,
-            leaders_back_s=self._stop.leaders_back_s if self._stop else None,
+            leaders_back_s=self.stop.leaders_back_s if self.stop else None,
             warm_up=context.history.warm_up,
-            steady=self._until is not None,
-            checks=self._progress.checks,
+            steady=self.until is not None,
+            checks=self.progress.checks,
         )
 
     def _keep(self, trial: Trial, samples: Samples, lasted_s: float, left: int) -> None:
@@ -381,11 +372,11 @@ class TrialMeasurer:
         before the broker is restarted.
         """
         verdicts = {each.verdict for each in trial.judgements.values()}
-        is_whole = self._stop is None or not self._stop.has_killed
+        is_whole = self.stop is None or not self.stop.has_killed
         goes_on = trial.held and not trial.evidence.kept_overloaded_s
         if Verdict.OVERLOADED not in verdicts or goes_on or not is_whole:
             return trial
-        self._held = None  # the next window of a held load begins at rest
+        self.held = None  # the next window of a held load begins at rest
         rest_s, end_s = self._gates.await_recovery().since_s, trial.evidence.client.end_s
         return trial if rest_s is None else replace(trial, recovery_s=rest_s - end_s)
 
@@ -402,7 +393,7 @@ class TrialMeasurer:
                 samples = sampler.stop()
             samples = replace(samples, hosts=(*samples.hosts, *client.host_samples))
             after, unreplicated = self._settled_offsets(topics, before, client)
-        except (StageFailedError, GeneratorError, AdminError) as error:
+        except (GeneratorError, AdminError) as error:
             return self._failed(load, error), Samples()
         context.guards.settle(load.pattern, client)
         if (tripped := self._tripped()) is not None:
@@ -428,11 +419,10 @@ class TrialMeasurer:
     def _watched(self, load: RunningLoad) -> Iterator[None]:
         """Watch a load with one window, and end the window once its verdict is certain."""
         self._load_start_s, self._kept_overloaded_s = None, 0.0
-        early_end = EarlyEnd(load, may_begin_early=self._stop is None)
-        watchers: list[Watcher | None] = [self._observed, self._until]
-        watchers.append(self._stop.watch if self._stop else None)
+        early_end = EarlyEnd(load, may_begin_early=self.stop is None)
+        kill = self.stop.watch if self.stop else None
         with ExitStack() as stack:
-            for each in filter(None, watchers):
+            for each in filter(None, (self._observed, self.until, kill)):
                 stack.enter_context(each(load))
             stack.enter_context(early_end.watch())
             yield
@@ -550,7 +540,7 @@ class TrialMeasurer:
         """
         context, facts, edges_s = self._context, self._facts, (client.start_s, client.end_s)
         brokers, at_rest = brokers_of(context.source), facts.under_replicated_at_rest
-        killed = self._stop.victim if self._stop and self._stop.has_killed else None
+        killed = self.stop.victim if self.stop and self.stop.has_killed else None
         lags = follower_lags(samples.replicas, *edges_s)
         try:
             moved = context.topics.moved_leaders(load.topics)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from jobs.trials.harm_rules import OthersSeen, controller_queue_ms
 from jobs.trials.running_load import RunningLoad
 from metrics.sources.sample import BrokerSample
@@ -102,11 +104,7 @@ class OthersHarm:
 
     def _own_by(self, at_s: float, column: int) -> float:
         """The number of messages or errors of the run's own clients at a time, interpolated between
-        two checks.
+        two checks; 0 before the first check.
         """
-        before = max((each for each in self._own if each[0] <= at_s), default=None)
-        after = min((each for each in self._own if each[0] > at_s), default=None)
-        if before is None or after is None:
-            return 0.0 if before is None else float(before[column])
-        passed = (at_s - before[0]) / (after[0] - before[0])
-        return before[column] + passed * (after[column] - before[column])
+        times_s, totals = [each[0] for each in self._own], [each[column] for each in self._own]
+        return float(np.interp(at_s, times_s, totals, left=0.0)) if totals else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from shlex import quote
 
 from jobs.cluster.admin import AdminError
@@ -12,7 +13,7 @@ from metrics.common.errors import RedlineError
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 
 
-class PointTopics:
+class PointTopics(AbstractContextManager["PointTopics"]):
     """Creates the topics of one traffic pattern at a time; `close` deletes the topics, and waits
     for the deletion.
 
@@ -49,9 +50,6 @@ class PointTopics:
                 warn(self._context.reporter, f"topic {own}: {own.caveat}")
         self._made_for = wanted
         return self._topics
-
-    def __enter__(self) -> PointTopics:
-        return self
 
     def __exit__(self, *_: object) -> None:
         trouble = self._delete()

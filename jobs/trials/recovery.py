@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample, HostSource, NoHosts
+from metrics.sources.hosts.source import HostSample, HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.units import format_volume
@@ -241,8 +241,8 @@ class WriteBack:
             wait.
     """
 
-    def __init__(self, hosts: HostSource | None = None) -> None:
-        self._hosts: HostSource = NoHosts() if hosts is None else hosts
+    def __init__(self, hosts: HostSource) -> None:
+        self._hosts = hosts
         self._before: Mapping[str, HostSample] = {}
         self._last: dict[str, HostSample] = {}
 

@@ -18,7 +18,7 @@ from metrics.sources.source import brokers_of
 from metrics.traffic.pattern import Phases, TrafficPattern
 from metrics.trial.client import TaskReport
 from metrics.trial.evidence import ClusterFacts
-from metrics.windows.broker import BrokerWindow, broker_windows, busiest_of
+from metrics.windows.broker import broker_windows, busiest_of
 
 NOTICE_S = 1.0
 """Time from the message that announces the end of a window until this end [s]; it is long enough
@@ -130,7 +130,7 @@ def offer(
         The reports on the last window, one for each task.
 
     Raises:
-        StageFailedError, GeneratorError: the load failed.
+        GeneratorError: the load failed.
     """
 
     @contextmanager
@@ -161,19 +161,14 @@ def progress_reported(load: RunningLoad) -> AbstractContextManager[None]:
         at_s, records = next(reversed(load.channel.acked()), (0.0, 0))
         achieved = records * whole.message_bytes / at_s / 1e6 if at_s > 0 else None
         stage = stage_at(load_s, load.channel.phases_now(whole.phases))
-        busiest = _busiest(load, now_s)
+        from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * load.interval_s)
+        samples = [each for each in load.sampler.nodes.samples_taken() if each.at_s >= from_s]
+        nodes = {sample.broker_id for sample in samples}
+        busiest = busiest_of(broker_windows(samples, nodes, from_s, now_s, load.interval_s))
         load.context.reporter.report(TrialProgress(stage, now_s - began_s, achieved, busiest))
         return _INTERVAL_S
 
     return load.looked_at("ticker", look, _INTERVAL_S)
-
-
-def _busiest(load: RunningLoad, now_s: float) -> BrokerWindow | None:
-    """The broker whose request handlers had the lowest idle fraction in the last seconds."""
-    from_s = now_s - max(_RECENT_S, _RECENT_INTERVALS * load.interval_s)
-    samples = [each for each in load.sampler.nodes.samples_taken() if each.at_s >= from_s]
-    nodes = {sample.broker_id for sample in samples}
-    return busiest_of(broker_windows(samples, nodes, from_s, now_s, load.interval_s))
 
 
 def stage_at(load_s: float, phases: Phases) -> str:

@@ -128,12 +128,8 @@ def lacking_now(
     if not brokers or brokers != context.addresses.keys():
         return None
     since_s = clock() - FRESH_S
-    last: dict[int, BrokerSample] = {}
-    for each in reversed(sampler.samples_taken()):
-        if len(last) == len(brokers) or each.at_s < since_s:
-            break
-        if each.broker_id in brokers:
-            last.setdefault(each.broker_id, each)
-    values = [each.values.get(READING) for each in last.values() if each.error is None]
+    samples = sampler.samples_taken()
+    last = {each.broker_id: each for each in samples if each.at_s >= since_s}
+    values = [last[each].values.get(READING) for each in brokers & last.keys()]
     known = [each for each in values if each is not None]
     return sum(known) if len(known) == len(brokers) else None

@@ -160,27 +160,8 @@ class SeriesProof:
         if any(each.producer.options.acks == "0" for each in pattern.loads):
             self._note(("with acks=0 brokers do not acknowledge the bytes that they received",))
             return
-        found = self._proof(polls, client, topics, pattern)
-        if found.disagreements and not self._has_leaders(topics):
-            found = Proof(doubts=("leaders moved during the load",))
-        if found.disagreements:
-            raise ConfigError(
-                f"the series that the run found on the exporters' pages do not agree with the load "
-                f"of the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
-            )
-        self._note(found.doubts)
-        self.context.history.idle_unproven = found.idle_unproven
-
-    def _proof(
-        self,
-        polls: Polled,
-        client: ClientWindow,
-        topics: TopicSet,
-        pattern: TrafficPattern,
-    ) -> Proof:
         *at_rest, before = polls
-        rest, pools = polls_of(*at_rest), self.pools()
-        found = Proof()
+        rest, pools, found = polls_of(*at_rest), self.pools(), Proof()
         for look in range(LOOKS_MAX):
             if look:
                 self.pause(LOOK_S)
@@ -192,7 +173,15 @@ class SeriesProof:
             found = prove(rest, loaded, sent, pools)
             if not found.disagreements:
                 break
-        return found
+        if found.disagreements and not self._has_leaders(topics):
+            found = Proof(doubts=("leaders moved during the load",))
+        if found.disagreements:
+            raise ConfigError(
+                f"the series that the run found on the exporters' pages do not agree with the load "
+                f"of the warm-up: {'; '.join(found.disagreements)}; {_REMEDY}"
+            )
+        self._note(found.doubts)
+        self.context.history.idle_unproven = found.idle_unproven
 
     def pools(self) -> dict[int, HandlerPool]:
         """Broker id → the pool of the broker's request handlers."""

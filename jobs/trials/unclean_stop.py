@@ -61,8 +61,7 @@ class UncleanStop:
                     if load.begun_s is not None and now_s >= load.begun_s + after_s:
                         self._killed_s = time.monotonic()
                         self.control.kill_broker(self.victim)
-                    return POLL_S
-                if self._all_lead(admin, load.load.topics):
+                elif self._all_lead(admin, load.load.topics):
                     self.leaders_back_s = time.monotonic() - self._killed_s
                     return None
                 return POLL_S

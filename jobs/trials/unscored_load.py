@@ -14,7 +14,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseStarted
 from jobs.trials.context import RunContext
 from jobs.trials.early_end import overload_lasts
-from jobs.trials.load import GeneratorError, Load, StageFailedError
+from jobs.trials.load import GeneratorError, Load
 from jobs.trials.running_load import RunningLoad, Watcher, ends_once, offer
 from jobs.trials.sampling import LoadSampler
 from metrics.sources.source import brokers_of
@@ -39,6 +39,14 @@ class UnscoredLoad:
     client: ClientWindow
 
 
+def unscored(pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0) -> TrafficPattern:
+    """The pattern with a warm-up of `begun_s` [s] and then a window of `measure_s` [s]."""
+    phases = replace(
+        pattern.phases, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None
+    )
+    return pattern.with_phases(phases)
+
+
 def offer_unscored(
     context: RunContext,
     topics: TopicSet,
@@ -61,7 +69,7 @@ def offer_unscored(
         climb: the steps of a growing load; None if all producers begin at once.
 
     Raises:
-        StageFailedError, GeneratorError: the load failed.
+        GeneratorError: the load failed.
         GuardStopError: a guard tripped.
     """
     interval_s = pattern.phases.sample_interval_s
@@ -79,7 +87,7 @@ def offer_unscored(
     with guards.required(), sampler:
         try:
             rows = offer(context, load, sampler, context.facts, watched)
-        except (StageFailedError, GeneratorError) as error:
+        except GeneratorError as error:
             guards.settle(pattern, None)
             if guards.ends_load is not None:  # the tasks do not know why the driver ended the load
                 raise GeneratorError(guards.ends_load) from error
@@ -140,8 +148,19 @@ def build_backlog(
     Raises:
         GuardStopError: a guard tripped.
     """
-    if pattern.parts:
-        return _of_parts(context, topics, pattern, number)
+    is_loaded = False
+    for (_, own), part in zip(topics.numbered, pattern.loads, strict=True):
+        is_offered, problem = _backlog_of_part(context, own, part, number)
+        is_loaded = is_loaded or is_offered
+        if problem is not None:
+            return is_loaded, problem
+    return is_loaded, None
+
+
+def _backlog_of_part(
+    context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
+) -> tuple[bool, Reason | None]:
+    """Build the backlog of one part of a mix, or of traffic without parts; see `build_backlog`."""
     wanted = pattern.consumers.backlog_records if pattern.consumers.groups else 0
     if not wanted:
         return False, None
@@ -155,25 +174,12 @@ def build_backlog(
             before, held = held, _held(context, topics)
             if held <= before:
                 break
-    except (StageFailedError, GeneratorError, AdminError) as error:
+    except (GeneratorError, AdminError) as error:
         return True, Reason("task_failed", f"the backlog was not built: {error}", 1.0, 0.0)
     if held >= wanted:
         return True, None
     text = f"the backlog was not built: {held:,} of {wanted:,} messages are in the topics"
     return True, Reason("task_failed", text, 1.0, 0.0)
-
-
-def _of_parts(
-    context: RunContext, topics: TopicSet, pattern: TrafficPattern, number: int
-) -> tuple[bool, Reason | None]:
-    """Build the backlog of each part of a mix, one after the other, each at the part's own rate."""
-    is_loaded = False
-    for own, part in zip(topics.parts, pattern.parts, strict=True):
-        offered, problem = build_backlog(context, own, part, number)
-        is_loaded = is_loaded or offered
-        if problem is not None:
-            return is_loaded, problem
-    return is_loaded, None
 
 
 def _held(context: RunContext, topics: TopicSet) -> int:
@@ -190,13 +196,5 @@ def _write(
     context.reporter.report(
         PhaseStarted(f"building a backlog of {records:,} messages, about {length_s:,.0f} s")
     )
-    phases = replace(
-        pattern.phases,
-        ramp_up_s=0.0,
-        warmup_s=0.0,
-        measure_s=length_s,
-        volume_bytes=None,
-        early_end_error_rate=0.0,
-    )
-    load = replace(pattern, phases=phases, consumers=ConsumerOptions(), profile=None)
+    load = replace(unscored(pattern, length_s), consumers=ConsumerOptions(), profile=None)
     offer_unscored(context, topics, load, f"backlog-{name}")

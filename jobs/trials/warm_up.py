@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import count, pairwise
 from statistics import fmean, linear_regression
@@ -20,10 +20,10 @@ from statistics import fmean, linear_regression
 from jobs.cluster.topic_set import TopicSet
 from jobs.console.events import PhaseProgress, PhaseStarted
 from jobs.trials.context import RunContext
-from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.load import GeneratorError
 from jobs.trials.running_load import NOTICE_S, RunningLoad, Watcher, ends_once
 from jobs.trials.series_proof import SeriesProof, is_enough
-from jobs.trials.unscored_load import offer_unscored
+from jobs.trials.unscored_load import offer_unscored, unscored
 from metrics.judging.running import (
     LATE_COLD_S,
     LATE_S,
@@ -298,7 +298,7 @@ class FirstLoads:
                 self._report("a growing load shows where the search begins")
                 try:
                     self._climb(topics, "climb", at_rest)
-                except (StageFailedError, GeneratorError) as error:  # the first trial shows it
+                except GeneratorError as error:  # the first trial shows it
                     self._report(f"the growing load ended early: {error}")
                 return True
             axis = context.config.axis.name
@@ -310,7 +310,7 @@ class FirstLoads:
         before = self.proof.poll()
         try:
             load = offer_unscored(context, topics, pattern, "proof")
-        except (StageFailedError, GeneratorError) as error:
+        except GeneratorError as error:
             self.proof.skip(f"the load for the proof failed: {error}")
         else:
             self.proof.examine((*at_rest.polls, before), load.client, topics, pattern)
@@ -328,7 +328,7 @@ class FirstLoads:
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
-            StageFailedError, GeneratorError: more than `FAILED_MAX` loads failed.
+            GeneratorError: more than `FAILED_MAX` loads failed.
             GuardStopError: a guard tripped.
         """
         self._climbs = False
@@ -345,13 +345,13 @@ class FirstLoads:
                     climbs = False  # the load was too large, and the brokers are still cold
                 if loaded_s:
                     half = context.pattern(size, max(1, (context.history.warm_up.load or 1) // 2))
-                    pattern = _unscored(context, half, load_max_s - loaded_s)
+                    pattern = unscored(half, load_max_s - loaded_s)
                 else:
                     pattern = warm_up_pattern(context, size, load_max_s)
                 watch = ends_once("warm-up", is_warm, pattern.phases.sample_interval_s)
                 loaded_s += self._offer(topics, pattern, next(names), at_rest, watch)
                 break
-            except (StageFailedError, GeneratorError) as error:
+            except GeneratorError as error:
                 failed += 1
                 if failed > FAILED_MAX:
                     raise
@@ -363,9 +363,9 @@ class FirstLoads:
                 if load <= 1 or idle is None or idle > SATURATED_IDLE:
                     return
                 begun_s = min(LOOK_BEGUN_S, context.workload.trial.warmup_s)
-                pattern = _unscored(context, context.pattern(size, load // 2), LOOK_S, begun_s)
+                pattern = unscored(context.pattern(size, load // 2), LOOK_S, begun_s)
                 self._offer(topics, pattern, next(names), at_rest)
-        except (StageFailedError, GeneratorError) as error:  # the first trial will show the limit
+        except GeneratorError as error:  # the first trial will show the limit
             self._report(f"the warm-up ends without its last reading: {error}")
 
     def _offer(
@@ -484,7 +484,7 @@ class FirstLoads:
             first_max = int(FIRST_SHARE * at_rest.written_per_s / one_per_s)
         climb, most = climb_within(heaviest, load_s, stay_s, step_s, first_max)
         longest_s = load_s if is_cold else climb.steps(most) * step_s + stay_s
-        pattern = _unscored(context, context.pattern(size, most), longest_s)
+        pattern = unscored(context.pattern(size, most), longest_s)
         is_over, late_s = (is_warm, LATE_COLD_S) if is_cold else (is_read, LATE_S)
         watch = ClimbWatch(context, pattern, climb, is_over, late_s, at_rest.handler_idle)
         return self._offer(topics, pattern, name, at_rest, climbing=watch), watch
@@ -495,7 +495,7 @@ def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
     heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
     load = 1
     while True:
-        pattern = _unscored(context, context.pattern(message_bytes, load), SHORT_S)
+        pattern = unscored(context.pattern(message_bytes, load), SHORT_S)
         if load >= heaviest or is_enough(pattern, context.brokers):
             return pattern
         load = min(2 * load, heaviest)
@@ -612,19 +612,10 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
     share, load_s = share_and_length(load_max_s)
     load = max(1, int(context.config.goal.search.load_start_max * share))
     while True:
-        pattern = _unscored(context, context.pattern(message_bytes, load), load_s)
+        pattern = unscored(context.pattern(message_bytes, load), load_s)
         if load == 1 or context.guards.cap_violation(pattern) is None:
             return pattern
         load //= 2
-
-
-def _unscored(
-    context: RunContext, pattern: TrafficPattern, measure_s: float, begun_s: float = 0.0
-) -> TrafficPattern:
-    """The pattern with a warm-up of `begun_s` [s] and then a window of `measure_s` [s]."""
-    trial = context.workload.trial
-    phases = replace(trial, ramp_up_s=0.0, warmup_s=begun_s, measure_s=measure_s, volume_bytes=None)
-    return pattern.with_phases(phases)
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:

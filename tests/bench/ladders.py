@@ -14,7 +14,7 @@ import json
 import math
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -159,10 +159,6 @@ class LadderRun(Body):
     config: Configuration
     first: int
     ladders: dict[int, list[Rung]] = field(default_factory=dict)
-
-    @property
-    def configurations(self) -> Mapping[str, Configuration]:
-        return {"": self.config}
 
     def plan(self, out: Path) -> Plan:
         """A plan for the same number of trials at the first load, as later loads are unknown."""

@@ -17,7 +17,7 @@ from jobs.cluster.topic_set import TopicSet
 from jobs.config import load_workload
 from jobs.testbed.handle import Testbed
 from jobs.trials.control_server import ControlServer, TaskChannel, control_of
-from jobs.trials.load import Generator, GeneratorError, Load, StageFailedError
+from jobs.trials.load import Generator, GeneratorError, Load
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import merge
 from tests.support.processes import becomes, beside
@@ -142,7 +142,7 @@ def test_a_task_that_learns_of_the_early_end_too_late_is_named(
 
     with (
         small_topic(kafka_testbed, load) as topic,
-        pytest.raises((GeneratorError, StageFailedError), match=message),
+        pytest.raises(GeneratorError, match=message),
     ):
         # Spark 4 cancels later jobs of a group, too, so each case has a name of its own.
         topic.offer(
@@ -166,7 +166,7 @@ def test_a_task_that_is_killed_ends_the_load_of_all_and_is_named(
             threading.Event().wait(3.0)
             return topic.ends() == before
 
-        with pytest.raises(StageFailedError, match=r"task \d on .* lost during the load"):
+        with pytest.raises(GeneratorError, match=r"task \d on .* lost during the load"):
             topic.offer(
                 spark,
                 pattern(4, measure_s=60.0),

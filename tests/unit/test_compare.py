@@ -209,7 +209,7 @@ def test_answer_page_and_file_show_a_caveat_of_either_side(tmp_path: Path) -> No
         for side, caveats in (("a", ()), ("b", (uneven,)))
     }
     run = RunState(order, contexts)
-    body.fail(run, KeyboardInterrupt())
+    body.evaluate(run, KeyboardInterrupt())
     body.conclude(run, RunOutcome())
     document = json.loads((order.folder / "compare.json").read_text())
     assert document["caveat"].endswith(f"; B: {uneven}")

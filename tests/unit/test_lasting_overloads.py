@@ -180,7 +180,7 @@ def test_a_window_of_a_hold_that_an_overload_ended_is_followed_by_rest() -> None
         seen = replace(evidence(), kept_overloaded_s=kept_s)
         measurer._with_recovery(at(64, evidence=seen, held=True, judgements=over))
         assert len(waited) == waits
-        assert measurer._held == (None if waits else 64), "whether the next one passes all gates"
+        assert measurer.held == (None if waits else 64), "whether the next one passes all gates"
 
 
 # --- where it is looked for -------------------------------------------------------------

@@ -13,7 +13,7 @@ from jobs.engine.task.plan import TrialPlan
 from jobs.spark.session import await_slots
 from jobs.trials import load
 from jobs.trials.control_server import TaskChannel
-from jobs.trials.load import SLOTS_WAIT_S, Generator, Load, StageFailedError
+from jobs.trials.load import SLOTS_WAIT_S, Generator, GeneratorError, Load
 from tests.support.patterns import pattern
 
 
@@ -95,7 +95,7 @@ def test_a_load_waits_for_the_slots_of_a_new_executor() -> None:
 
 def test_slots_that_do_not_come_back_are_a_failed_trial_with_a_remedy() -> None:
     missing = rf"2 of 8 slots are missing after {SLOTS_WAIT_S:.0f} s.*--slots"
-    with pytest.raises(StageFailedError, match=missing):
+    with pytest.raises(GeneratorError, match=missing):
         offer(LosingSpark([6]))
 
 

@@ -16,7 +16,7 @@ from jobs.config import load as load_config
 from jobs.console.events import RecordingReporter, TrialFinished, TrialStarted
 from jobs.trials import measure
 from jobs.trials.context import TrialHistory
-from jobs.trials.load import Load, StageFailedError
+from jobs.trials.load import GeneratorError, Load
 from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, written_records
 from jobs.trials.sampling import FRESH_S, READING, lacking_now
 from metrics.common.errors import NoConclusionError
@@ -155,7 +155,7 @@ def test_a_trial_of_its_own_configuration_is_one_of_the_run() -> None:
 
 
 def test_a_trial_that_cannot_be_made_is_kept_as_invalid() -> None:
-    failed = Cluster(error=StageFailedError("task 1 was lost"))
+    failed = Cluster(error=GeneratorError("task 1 was lost"))
     assert failed.measurer.trial(4).reasons[0].text == "task 1 was lost"
     assert failed.settled == [None]
     guarded = Cluster(GROWN)
@@ -175,7 +175,7 @@ def test_windows_of_one_load_are_trials_whose_records_add_up() -> None:
     less = Cluster(GROWN)
     with pytest.raises(NoConclusionError, match="the records of the whole load do not add up"):
         less.measurer.hold_windows(4, 2, [])
-    failed, into = Cluster(error=StageFailedError("task 1 was lost")), []
+    failed, into = Cluster(error=GeneratorError("task 1 was lost")), []
     failed.measurer.hold_windows(4, 2, into)
     assert [each.reasons[0].text for each in into] == ["task 1 was lost"]
 

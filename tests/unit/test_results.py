@@ -18,6 +18,7 @@ from jobs.config import load, load_workload
 from jobs.console.events import Notice, RecordingReporter
 from jobs.console.printing import plan_rows
 from jobs.options import Duration
+from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import line_of, plan_of
 from jobs.runs.limit import LimitRun
 from jobs.runs.outcome import RunOutcome, outcome_of
@@ -351,11 +352,22 @@ def test_the_plan_states_the_window_that_followers_need() -> None:
     assert "replica.lag.time.max.ms is at most 10000 (Kafka's default is 30000)" in windows[0]
 
 
+def _order_of(folder: Path, json_file: Path | None = None) -> RunOrder:
+    return RunOrder(
+        folder.parent,
+        "tables",
+        json_file=json_file,
+        reporter=RecordingReporter(),
+        run_id=folder.name,
+    )
+
+
 @pytest.mark.computes
 def test_a_run_writes_its_report_first_if_it_opened_tables(tmp_path: Path) -> None:
     settings = json.loads(config_text(load("testbed", "demo", "default")))
     copy, report = tmp_path / "elsewhere" / "answer.json", tmp_path / "report.html"
-    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", json_file=copy)
+    order = _order_of(tmp_path, copy)
+    files = write_results(summary_of_sizes([1000]), order, None, settings)
     assert {what for what, _ in files.written} == {"summary", "chart"}, "and no tables"
     assert not report.exists()
     own = tmp_path / "summary.json"
@@ -363,7 +375,7 @@ def test_a_run_writes_its_report_first_if_it_opened_tables(tmp_path: Path) -> No
     assert copy.read_text() == own.read_text()
     files.require_all("nothing to be done")
     trials = trials_of_sizes([1000])
-    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials, settings)
+    files = write_results(summary_of_sizes([1000]), _order_of(tmp_path), trials, settings)
     assert files.written[0] == ("report", str(report))
     assert {what for what, _ in files.written} == {"report", "summary", "chart", "tables"}
     page = report.read_text(encoding="utf-8")
@@ -374,7 +386,8 @@ def test_a_run_writes_its_report_first_if_it_opened_tables(tmp_path: Path) -> No
 def test_a_file_that_cannot_be_written_prevents_no_other(tmp_path: Path) -> None:
     own, taken = tmp_path / "a.json", tmp_path / "summary.json"
     taken.mkdir()  # which no file can replace
-    files = write_results(summary_of_sizes([1000]), tmp_path, "tables", trials_of_sizes([1000]))
+    order = _order_of(tmp_path)
+    files = write_results(summary_of_sizes([1000]), order, trials_of_sizes([1000]), {})
     assert [what for what, _ in files.written] == ["report", "chart", "chart", "tables"]
     with pytest.raises(ConfigError, match=r"summary\.json \(Is a directory\).*see to it"):
         files.require_all("see to it")

@@ -72,7 +72,7 @@ class Run:
             points.append(FinishedPoint(size, found, (trial.observation("default"),)))
         self.body._points = {"default": points}
         for point in points:
-            self.body._keep(self.context, "default", point)
+            self.body._keep(self.context, self.body._boundary(self.context, "default", point))
 
         def hold(measurer: TrialMeasurer, producers: int) -> Trial:
             phases = measurer.pattern(producers).phases
@@ -192,8 +192,8 @@ def ended_s(
     pattern = replace(at(64).pattern, phases=measurer.pattern(64).phases)
     channel = SentChannel()
     channel.acked = lambda: list(acked)  # type: ignore[method-assign]
-    assert measurer._until is not None
-    with measurer._until(running(pattern, channel, context)):
+    assert measurer.until is not None
+    with measurer.until(running(pattern, channel, context)):
         return next(iter(channel.ends_s), None)
 
 

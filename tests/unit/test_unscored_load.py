@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,7 +18,7 @@ from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Reason
 from tests.support.contexts import run_context
 
-TOPIC = cast(TopicSet, SimpleNamespace(names=("t",)))
+TOPIC = TopicSet(("t",), 1_000, {})
 RECORDS = 100_000
 CONFIG = load(
     "testbed", "demo", "default",

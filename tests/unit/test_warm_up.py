@@ -13,7 +13,7 @@ from jobs.config.loading import load
 from jobs.console.events import PhaseProgress, PhaseStarted, RecordingReporter
 from jobs.trials import warm_up as module
 from jobs.trials.context import TrialHistory
-from jobs.trials.load import GeneratorError, StageFailedError
+from jobs.trials.load import GeneratorError
 from jobs.trials.running_load import RunningLoad
 from jobs.trials.series_proof import SeriesProof
 from jobs.trials.unscored_load import UnscoredLoad
@@ -92,15 +92,15 @@ class Loads:
 
 
 def test_a_load_whose_executor_is_lost_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    loads = Loads(StageFailedError("task 1 was lost"), GeneratorError("no broker 2"), 20.0)
+    loads = Loads(GeneratorError("task 1 was lost"), GeneratorError("no broker 2"), 20.0)
     assert loads.warm(monkeypatch)[1:] == [
         "warming up the brokers again: task 1 was lost",
         "warming up the brokers again: no broker 2",
     ]
     assert loads.names == ["warm-up-1", "warm-up-2", "warm-up-3"]
     assert loads.proven == [20.0], "the first load that succeeds proves the exporters' series"
-    hopeless = Loads(*[StageFailedError("task 1 was lost")] * (FAILED_MAX + 1))
-    with pytest.raises(StageFailedError, match="task 1 was lost"):
+    hopeless = Loads(*[GeneratorError("task 1 was lost")] * (FAILED_MAX + 1))
+    with pytest.raises(GeneratorError, match="task 1 was lost"):
         hopeless.warm(monkeypatch)
     assert len(hopeless.names) == FAILED_MAX + 1
 

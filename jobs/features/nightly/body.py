@@ -468,11 +468,6 @@ class NightRun(Campaign[SuiteCase]):
         self._measurer: CaseMeasurer | None = None
         self._cases: tuple[CaseReport, ...] = ()
 
-    @property
-    def configurations(self) -> Mapping[str, Configuration]:
-        """The run's single configuration."""
-        return {"": self.config}
-
     def schedule(self) -> Iterator[list[Turn[SuiteCase]]]:
         """The schedule: each case once, in the order of the suite."""
         yield once(self.suite.cases)
