@@ -28,7 +28,8 @@ from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.trials.canaries import NO_CANARIES, canary_topic
 from jobs.trials.guards import open_guards
 from metrics.common.errors import ConfigError, RedlineError
-from metrics.sources.beans import HANDLER_IDLE_NS, Reading, Role, beans_for, readings_of
+from metrics.common.grouping import grouped
+from metrics.sources.beans import HANDLER_IDLE_NS, Role, beans_for, readings_of
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
 from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import ScrapeError
@@ -131,9 +132,8 @@ def beans_text(names: Collection[str]) -> str:
     as one pattern.
     """
     known = {each.name: each for each in readings_of(beans_for(_NEWEST, tuple(Role)))}
-    alike: dict[str, list[Reading]] = {}
-    for each in (known[name] for name in names):
-        alike.setdefault(_VARIED.sub(r"\1=*", each.object_name), []).append(each)
+    wanted = (known[name] for name in names)
+    alike = grouped((_VARIED.sub(r"\1=*", each.object_name), each) for each in wanted)
     texts = []
     for pattern, readings in alike.items():
         objects = {each.object_name for each in readings}
@@ -177,15 +177,15 @@ def cluster_findings(
     asked, config = config, fitted(config, given)
     checks: tuple[tuple[str, Callable[[], Iterable[Finding]]], ...] = (
         ("brokers", lambda: broker_findings(opened.info)),
-        ("replicas", lambda: _replicas(opened)),
+        ("replicas", lambda: [_replicas(opened)]),
         ("topics", lambda: _topics(opened, asked, run_id, probes)),
         ("permissions", lambda: permission_findings(opened, config, run_id, locks)),
-        ("lock", lambda: _lock(opened) if locks else []),
+        ("lock", lambda: [_lock(opened)] if locks else []),
         *(
             ("owner's bounds", partial(owner_findings, opened, topic))
             for topic in owner_topics(config.cluster.name_prefix)
         ),
-        ("quotas", lambda: _quotas(opened)),
+        ("quotas", lambda: [_quotas(opened)]),
         ("length of a trial", lambda: length_findings(opened, config)),
         ("guards", lambda: _guards(opened, config, run_id)),
     )
@@ -208,20 +208,18 @@ def broker_findings(info: ClusterInfo) -> Iterator[Finding]:
         )
 
 
-def _replicas(opened: OpenCluster) -> list[Finding]:
+def _replicas(opened: OpenCluster) -> Finding:
     lacking = sorted(ClusterHealth(opened.admin).under_replicated())
     if not lacking:
-        return [ok("replicas", "all in sync")]
+        return ok("replicas", "all in sync")
     named = format_some(f"partition {each} of the topic {topic}" for topic, each in lacking)
-    return [
-        warning(
-            "replicas",
-            f"{named} has a replica that is not in sync",
-            "all replicas in sync, because brokers are busy while replicas catch up, and "
-            "under-replicated partitions count as an overload",
-            "wait until all replicas are in sync, or see the brokers' logs for the reason",
-        )
-    ]
+    return warning(
+        "replicas",
+        f"{named} has a replica that is not in sync",
+        "all replicas in sync, because brokers are busy while replicas catch up, and "
+        "under-replicated partitions count as an overload",
+        "wait until all replicas are in sync, or see the brokers' logs for the reason",
+    )
 
 
 def _topics(opened: OpenCluster, config: Configuration, run_id: str, probes: bool) -> list[Finding]:
@@ -298,18 +296,16 @@ def permission_findings(
     return permission_rules(list(dict.fromkeys(found)), prefix)
 
 
-def _lock(opened: OpenCluster) -> list[Finding]:
+def _lock(opened: OpenCluster) -> Finding:
     holder = holder_of(opened.admin, opened.info.broker_ids, opened.name_prefix)
     if holder is None:
-        return [ok("lock", "free")]
-    return [
-        warning(
-            "lock",
-            f"{holder} has the lock",
-            "a free lock, because a run ends with exit code 75 if another run has the lock",
-            "wait until the other run has ended",
-        )
-    ]
+        return ok("lock", "free")
+    return warning(
+        "lock",
+        f"{holder} has the lock",
+        "a free lock, because a run ends with exit code 75 if another run has the lock",
+        "wait until the other run has ended",
+    )
 
 
 def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
@@ -340,26 +336,20 @@ def owner_findings(opened: OpenCluster, topic: str) -> Iterator[Finding]:
             )
 
 
-def _quotas(opened: OpenCluster) -> list[Finding]:
-    """Findings about quotas that may throttle the run's clients."""
+def _quotas(opened: OpenCluster) -> Finding:
+    """A finding about quotas that may throttle the run's clients."""
     user = opened.client_kwargs().get("sasl_plain_username")
     try:
         found = quotas_of(opened.admin)
     except AdminError as error:
-        return [
-            ok(
-                "quotas",
-                f"the quotas are unknown, because this user may not read them ({error.cause})",
-            )
-        ]
+        return ok(
+            "quotas", f"the quotas are unknown, because this user may not read them ({error.cause})"
+        )
     named = None if user is None else str(user)
     ours = [each for each in found if each.may_apply(named, opened.may_have_client_id)]
-    return [
-        ok(
-            "quotas",
-            "; ".join(map(str, ours)) or "no quota for the run's user, and no default quota",
-        )
-    ]
+    return ok(
+        "quotas", "; ".join(map(str, ours)) or "no quota for the run's user, and no default quota"
+    )
 
 
 def permission_rules(found: Sequence[Permission], prefix: str) -> list[Finding]:
@@ -455,11 +445,9 @@ def metrics_findings(
     every_s = max(interval_s, least_s)
     require_whole_ticks(source.nodes, trial.measure_s, every_s)
     timed = f"a poll takes {polls.poll_s:.2f} s, and two samples are {every_s:g} s apart"
-    named = (
-        [ok("brokers' hosts", f"metrics of {_hosts_text(hosts)}")]
-        if hosts and hosts.brokers
-        else []
-    )
+    hosting = hosts.brokers.items() if hosts else ()
+    known = ", ".join(f"{host} ({named_brokers(ids)})" for host, ids in hosting)
+    named = [ok("brokers' hosts", f"metrics of {known}")] if known else []
     return [
         *metrics_rules(source.name, source.nodes, polls.rounds[-1], every_s),
         *named,
@@ -467,11 +455,6 @@ def metrics_findings(
         *(() if slower else (ok("time of a poll", timed),)),
         *history_findings(source),
     ]
-
-
-def _hosts_text(hosts: HostSource) -> str:
-    """The hosts as text, each host with the brokers on it."""
-    return ", ".join(f"{host} ({named_brokers(ids)})" for host, ids in hosts.brokers.items())
 
 
 def metrics_rules(

@@ -56,7 +56,7 @@ def facts(order: Mapping[str, Any], task: int, place: str, is_first: bool) -> di
     """The requested facts, with the field names of `jobs.checks.survey.ExecutorFacts`."""
     packages = {name: package(name, module) for name, module in order["packages"].items()}
     code, _ = _or_error(partial(digest, order["code"]))
-    _, trouble = _or_error(partial(_import, order["engine"]))
+    _, trouble = _or_error(lambda: [*map(importlib.import_module, order["engine"])])
     clock, channel_trouble = _or_error(
         partial(clock_offset, order["clock"], task, order["timeout_s"])
     )
@@ -216,11 +216,6 @@ def _round_trip_ms(sock: socket.socket) -> float | None:
         info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _RTT_OFFSET + 4)
         return float(struct.unpack_from("=I", info, _RTT_OFFSET)[0]) / 1000.0
     return None
-
-
-def _import(modules: Iterable[str]) -> None:
-    for name in modules:
-        importlib.import_module(name)
 
 
 def _or_error(read: Callable[[], Any]) -> tuple[Any, str]:

@@ -5,11 +5,9 @@ findings.
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import json
 import platform
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,8 +20,10 @@ from jobs.engine.batches.pool import CODECS
 from jobs.engine.clients.registry import client_named
 from jobs.engine.task import clock_comparison
 from jobs.engine.task.control_channel import ControlAddress
+from jobs.setup.releases import installed_version
 from jobs.spark.session import cause_of, run_interruptibly
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.trial.client import OFFSET_MAX_S, ClockOffset
 from metrics.trial.sockets import KernelBuffers
 from metrics.units import format_counted, format_ms, format_some
@@ -128,7 +128,7 @@ def driver_facts(needs: Needs) -> ExecutorFacts:
     return ExecutorFacts(
         host=platform.node(),
         executor="driver",
-        packages={name: _version_of(name) for name in needs.packages},
+        packages={name: installed_version(name) for name in needs.packages},
         code=executor_facts.digest(CODE),
         offset_s=0.0,
         offset_error_s=0.0,
@@ -173,8 +173,16 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
         return [str(text) for text in stage.collect()]
 
     group, late = "redline-probe", threading.Event()
+
+    def cancel() -> None:
+        late.set()
+        context.cancelJobGroup(group)
+
+    timer = threading.Timer(DEADLINE_S, cancel)
+    timer.daemon = True
+    timer.start()
     try:
-        with shipped_as_source(), _cancelled_after(spark, group, late):
+        with shipped_as_source():
             return [ExecutorFacts.parse(text) for text in run_interruptibly(spark, group, collect)]
     except Py4JJavaError as error:
         why = f"did not answer within {DEADLINE_S:.0f} s" if late.is_set() else cause_of(error)
@@ -184,6 +192,8 @@ def survey(spark: SparkSession, slots: int, order: Mapping[str, Any]) -> list[Ex
             f"{python} with pyspark on every executor; set PYSPARK_PYTHON (spark.pyspark.python) "
             "to this Python, and see the executors' logs"
         ) from error
+    finally:
+        timer.cancel()
 
 
 @contextmanager
@@ -202,30 +212,6 @@ def shipped_as_source() -> Iterator[None]:
     finally:
         for module in modules:
             shipped.unregister_pickle_by_value(module)
-
-
-@contextmanager
-def _cancelled_after(spark: SparkSession, group: str, late: threading.Event) -> Iterator[None]:
-    """Cancel the Spark jobs of the group after the timeout, and set the event `late`."""
-
-    def cancel() -> None:
-        late.set()
-        spark.sparkContext.cancelJobGroup(group)
-
-    timer = threading.Timer(DEADLINE_S, cancel)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
-
-
-def _version_of(name: str) -> str | None:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
@@ -338,10 +324,7 @@ def _of_other_version(
 
 
 def _files(executors: Sequence[ExecutorFacts]) -> list[Finding]:
-    lacking: dict[str, list[str]] = defaultdict(list)
-    for each in executors:
-        for path in each.unreadable:
-            lacking[path].append(each.host)
+    lacking = grouped((path, each.host) for each in executors for path in each.unreadable)
     return [
         problem(
             "executors' files",
@@ -368,7 +351,8 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         )
         for why, hosts in _hosts_by(executors, lambda each: each.channel_trouble).items()
     ]
-    worst = _worst(executors)
+    known = [each for each in executors if each.offset_s is not None]
+    worst = max(known, key=lambda each: abs(each.offset_s or 0.0), default=None)
     if worst is None:
         return found
     clock = ClockOffset(worst.offset_s or 0.0, worst.offset_error_s or 0.0)
@@ -387,11 +371,6 @@ def _clocks(executors: Sequence[ExecutorFacts]) -> list[Finding]:
         )
         return [*found, warning(check, text, expected, remedy)]
     return [*found, ok(check, text)]
-
-
-def _worst(executors: Sequence[ExecutorFacts]) -> ExecutorFacts | None:
-    known = [each for each in executors if each.offset_s is not None]
-    return max(known, key=lambda each: abs(each.offset_s or 0.0), default=None)
 
 
 def _brokers(
@@ -447,11 +426,7 @@ def _hosts_by(
     """Text that `text_of` returns → hosts of the executors for which it returns this text.
     Executors with an empty text are left out.
     """
-    hosts: dict[str, list[str]] = defaultdict(list)
-    for each in executors:
-        if text := text_of(each):
-            hosts[text].append(each.host)
-    return hosts
+    return grouped((text, each.host) for each in executors if (text := text_of(each)))
 
 
 def _some(names: Iterable[str]) -> str:

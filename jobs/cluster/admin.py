@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -34,6 +35,7 @@ from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import ApiVersionsRequest, MetadataRequest
 
 from metrics.common.errors import RedlineError
+from metrics.common.grouping import grouped
 from metrics.units import format_some
 
 Answer = TypeVar("Answer")
@@ -510,9 +512,7 @@ class KafkaAdmin:
 
     def elect_preferred_leaders(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Request the election of the preferred leader of each given (topic, partition)."""
-        wanted: dict[str, list[int]] = {}
-        for topic, partition in partitions:
-            wanted.setdefault(topic, []).append(partition)
+        wanted = grouped(partitions)
         kind = ElectLeadersRequest.TopicPartitions
         needless = kafka_errors.ElectionNotNeededError.errno
         request = ElectLeadersRequest(
@@ -606,18 +606,18 @@ class KafkaAdmin:
         """
         manager = self.client._manager
         described = await manager.send(_metadata_request(sorted({topic for topic, _ in wanted})))
-        led: dict[int, list[tuple[str, int]]] = {}
-        left = set(wanted)
-        for topic in described.topics:
-            for each in topic.partitions or ():
-                if (name := (topic.name, each.partition_index)) in left:
-                    left.remove(name)
-                    led.setdefault(int(each.leader_id), []).append(name)
-        if left:
+        leaders = {
+            (topic.name, int(each.partition_index)): int(each.leader_id)
+            for topic in described.topics
+            for each in topic.partitions or ()
+        }
+        if not wanted <= leaders.keys():
             raise kafka_errors.UnknownTopicOrPartitionError
         sent = [
             manager.send(offsets_request(dict.fromkeys(partitions, at)), leader)
-            for leader, partitions in led.items()
+            for leader, partitions in grouped(
+                (leaders[name], name) for name in sorted(wanted)
+            ).items()
         ]
         found = {}
         for answer in [await each for each in sent]:
@@ -669,10 +669,8 @@ class KafkaAdmin:
         """
         manager = self.client._manager
         if broker_id is None and timeout_ms is None:
-            try:
+            with suppress(kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
                 return manager.run(manager.send, request, None, QUERY_TIMEOUT_MS)
-            except (kafka_errors.KafkaTimeoutError, kafka_errors.RequestTimedOutError):
-                pass
         return manager.run(manager.send, request, broker_id, timeout_ms)
 
     def _send_to_controller(self, request: Any, results_of: Callable[[Any], Sequence[Any]]) -> Any:
@@ -862,12 +860,8 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     Raises:
         AdminError: a broker did not answer; the first such error.
     """
-    answers = []
-    for _, answer in query_brokers(ask, brokers):
-        if isinstance(answer, AdminError):
-            raise answer
-        answers.append(answer)
-    return answers
+    with ThreadPoolExecutor(QUERIES_IN_PARALLEL, "redline-admin") as threads:
+        return list(threads.map(ask, brokers))
 
 
 def fetch_request(
@@ -879,12 +873,11 @@ def fetch_request(
         places: (topic, partition) → the first offset to read, and the largest size of the data [B].
         bytes_max: largest size of the answer [B]; the first batch may be larger.
     """
-    kind, wanted = FetchRequest.FetchTopic, dict[str, list[Any]]()
-    for (topic, number), (at, size) in places.items():
-        of_partition = kind.FetchPartition(
-            partition=number, fetch_offset=at, partition_max_bytes=size
-        )
-        wanted.setdefault(topic, []).append(of_partition)
+    kind = FetchRequest.FetchTopic
+    wanted = grouped(
+        (topic, kind.FetchPartition(partition=number, fetch_offset=at, partition_max_bytes=size))
+        for (topic, number), (at, size) in places.items()
+    )
     topics = [kind(topic=topic, partitions=own) for topic, own in wanted.items()]
     return FetchRequest(max_bytes=bytes_max, topics=topics, max_version=_FETCH_BY_NAME)
 
@@ -896,23 +889,13 @@ def offsets_request(times_ms: Mapping[tuple[str, int], int], replica_id: int = -
         times_ms: (topic, partition) → a time [ms since the epoch], or one of `OffsetSpec`.
         replica_id: the id of the requester; -1 for a client.
     """
-    kind, known = ListOffsetsRequest.ListOffsetsTopic, dict[str, dict[int, int]]()
-    for (topic, number), time_ms in times_ms.items():
-        known.setdefault(topic, {})[number] = time_ms
-    return ListOffsetsRequest(
-        replica_id=replica_id,
-        topics=[
-            kind(
-                name=topic,
-                partitions=[
-                    kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
-                    for number, time_ms in of_topic.items()
-                ],
-            )
-            for topic, of_topic in known.items()
-        ],
-        min_version=_OFFSETS_VERSION,
+    kind = ListOffsetsRequest.ListOffsetsTopic
+    wanted = grouped(
+        (topic, kind.ListOffsetsPartition(partition_index=number, timestamp=time_ms))
+        for (topic, number), time_ms in times_ms.items()
     )
+    topics = [kind(name=topic, partitions=own) for topic, own in wanted.items()]
+    return ListOffsetsRequest(replica_id=replica_id, topics=topics, min_version=_OFFSETS_VERSION)
 
 
 _DEBUGGER = -2

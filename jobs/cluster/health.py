@@ -6,15 +6,15 @@ The module also reads the lag of other users' consumer groups with a few small r
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, TypeVar
 
 from kafka.errors import KafkaStorageError, TopicAuthorizationFailedError
 
 from jobs.cluster.admin import NOT_SUPPORTED, AdminError, KafkaAdmin, query_all_brokers
+from metrics.common.grouping import grouped
 from metrics.sources.source import log_dirs_interval_s, topics_interval_s
 from metrics.units import format_size
 
@@ -148,10 +148,7 @@ class ClusterHealth:
             for place, each in parts.items()
             if len(each.isr) < len(each.replicas)
         }
-        by_topic: dict[str, list[int]] = defaultdict(list)
-        for name, number in lacking:
-            by_topic[name].append(number)
-        adding = self._adding(by_topic) if lacking else {}
+        adding = self._adding(grouped(lacking)) if lacking else {}
         return frozenset(
             place for place, out in lacking.items() if out - adding.get(place, frozenset())
         )
@@ -184,17 +181,13 @@ class ClusterHealth:
         """
         brokers = self._admin.describe_cluster().broker_ids
         held = self._held(topics)
-        answers = query_all_brokers(
-            lambda broker: _if_served(
-                partial(self._admin.log_dirs_of, broker, held.get(broker, {}))
-            ),
-            brokers,
-        )
-        found: list[LogDir] = []
-        for broker, answer in zip(brokers, answers, strict=True):
+
+        def look(broker: int) -> list[LogDir]:
+            answer = _if_served(self._admin.log_dirs_of, broker, held.get(broker, {}))
             unknown = LogDir(broker, "", UNKNOWN_BYTES, UNKNOWN_BYTES)
-            found += [_log_dir_in(broker, each) for each in answer or ()] or [unknown]
-        return tuple(found)
+            return [_log_dir_in(broker, each) for each in answer or ()] or [unknown]
+
+        return tuple(each for found in query_all_brokers(look, brokers) for each in found)
 
     def _held(self, topics: Sequence[str]) -> dict[int, dict[str, list[int]]]:
         """Broker id → topic → the topic's partitions that have a replica on the broker."""
@@ -241,7 +234,7 @@ class ClusterHealth:
             AdminError: the cluster does not answer.
         """
         brokers = self._admin.describe_cluster().broker_ids[:BROKERS_QUERIED]
-        answers = [_if_served(partial(self._admin.topics_held_by, each)) for each in brokers]
+        answers = [_if_served(self._admin.topics_held_by, each) for each in brokers]
         held = [each for each in answers if each is not None]
         if not held:
             return None
@@ -249,12 +242,12 @@ class ClusterHealth:
         return self._admin.forbidden_among(brokers[0], sorted(unseen))
 
 
-def _if_served(ask: Callable[[], Answer]) -> Answer | None:
+def _if_served(ask: Callable[..., Answer], *args: object) -> Answer | None:
     """A broker's answer about its log directories; None if the broker does not serve the
     request.
     """
     try:
-        return ask()
+        return ask(*args)
     except AdminError as error:
         if error.cause not in NOT_SERVED:
             raise

@@ -15,6 +15,7 @@ from datetime import datetime
 from jobs.cluster.admin import NO_LEADER, AdminError, KafkaAdmin, Partition
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.traffic.clients import ProducerPattern
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.payload import BATCH_HEADER_BYTES, record_bytes
@@ -76,9 +77,7 @@ def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[li
     named = {broker: racks.get(broker) for broker in brokers}
     if not all(named.values()):
         return [list(brokers)]
-    found: dict[str, list[int]] = {}
-    for broker, rack in named.items():
-        found.setdefault(str(rack), []).append(broker)
+    found = grouped((str(rack), broker) for broker, rack in named.items())
     return [found[rack] for rack in sorted(found)]
 
 
@@ -441,10 +440,9 @@ class Leftover:
         Args:
             server: an address of the cluster.
         """
-        tool = "topics" if self.kind == "topic" else "consumer-groups"
-        option = "topic" if self.kind == "topic" else "group"
-        name = self.name
-        return f"kafka-{tool}.sh --bootstrap-server {server} --delete --{option} {name}"
+        is_topic = self.kind == "topic"
+        tool, option = ("topics", "topic") if is_topic else ("consumer-groups", "group")
+        return f"kafka-{tool}.sh --bootstrap-server {server} --delete --{option} {self.name}"
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:

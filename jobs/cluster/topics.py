@@ -35,6 +35,7 @@ from jobs.cluster.topic_set import (
 )
 from jobs.engine.network.options import NAME_PREFIX
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.common.grouping import grouped
 from metrics.traffic.pattern import TopicOptions, TrafficPattern
 from metrics.trial.evidence import ReplicaEnds
 from metrics.units import format_some
@@ -290,21 +291,17 @@ class Topics:
         while True:
             topics = self._await_placement(names, pattern.message_bytes, per_topic, deadline_s)
             wanted = grown_partitions(topics.leader_counts, per_topic, planned, len(names))
-            if wanted == per_topic or not self._grow(names, wanted):
+            if wanted == per_topic:
+                break
+            try:
+                for name in names:
+                    self._admin.create_partitions(name, wanted)
+            except AdminError:  # a topic that was extended already keeps unused partitions
                 break
             per_topic = wanted
         if topics.caveat:
             self._caveats[topics.caveat] = None
         return topics
-
-    def _grow(self, names: Sequence[str], partitions: int) -> bool:
-        """Request that the topics have more partitions; return False if the cluster refuses."""
-        try:
-            for name in names:
-                self._admin.create_partitions(name, partitions)
-        except AdminError:  # a topic that was extended already keeps unused partitions
-            return False
-        return True
 
     def _await_placement(
         self, names: tuple[str, ...], message_bytes: int, per_topic: int, deadline_s: float
@@ -368,8 +365,11 @@ class Topics:
                 break
             is_due = not self._given and self._clock() - elected_at >= ELECTION_INTERVAL_S
             if state.moved and is_due:
-                elected_at = self._clock()
-                trouble = self._elect(topics, state.moved)
+                elected_at, trouble, names = self._clock(), "", topics.partition_names
+                try:
+                    self._admin.elect_preferred_leaders(names[number] for number in state.moved)
+                except AdminError as error:
+                    trouble = str(error)
             self._pause(POLL_S)
             state = self._state(topics)
         waited_s = self._clock() - began
@@ -393,13 +393,10 @@ class Topics:
 
     def replica_ends(self, topics: TopicSet) -> ReplicaEnds | None:
         """The end offsets of all replicas; None if there are no followers, or an end is unknown."""
-        held: dict[int, list[tuple[str, int]]] = {}
         placed = topics.partition_replicas
         if topics.offline or not any(followers for _, *followers in placed.values()):
             return None
-        for name, replicas in placed.items():
-            for broker in replicas:
-                held.setdefault(broker, []).append(name)
+        held = grouped((broker, name) for name, held_by in placed.items() for broker in held_by)
         at_s = time.time()
         try:
             ends = self._admin.replica_ends(held)
@@ -561,15 +558,6 @@ class Topics:
         first = self._queried % len(brokers)
         self._queried += BROKERS_PER_CHECK
         return [*brokers[first:], *brokers[:first]][:BROKERS_PER_CHECK]
-
-    def _elect(self, topics: TopicSet, partitions: tuple[int, ...]) -> str:
-        """Elect preferred leaders; return the error of the election, empty without an error."""
-        try:
-            names = topics.partition_names
-            self._admin.elect_preferred_leaders(names[number] for number in partitions)
-        except AdminError as error:
-            return str(error)
-        return ""
 
     def _poll(
         self, look: Callable[[], Seen], is_final: Callable[[Seen], bool], deadline_s: float

@@ -184,9 +184,9 @@ def has_free_keys(model: Model, path: Sequence[Any]) -> bool:
     return found is not None and _is_map(found.annotation) and _child(found.annotation) is None
 
 
-def all_keys(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+def all_keys(model: Model) -> Iterator[tuple[str, ...]]:
     """The paths of all keys below `model` whose values are not models."""
-    return (keys for keys, is_value in _paths(model, above) if is_value)
+    return (keys for keys, is_value in _paths(model) if is_value)
 
 
 def default_at(model: Model, path: Sequence[Any]) -> Any:
@@ -197,7 +197,7 @@ def default_at(model: Model, path: Sequence[Any]) -> Any:
     return found.get_default(call_default_factory=True)
 
 
-def _paths(model: Model, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], bool]]:
+def _paths(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
     """The path of each key below `model`, and whether it has a value instead of further keys."""
     for name, field in model.model_fields.items():
         # The names of a map's items are the user's choice, so the map is one key.
@@ -229,7 +229,7 @@ def hint(model: Model, path: Sequence[Any]) -> str:
     close = nearest_key(model, path)
     if close:
         return f"the nearest known key is {close}; rename it"
-    elsewhere = [keys for keys, _ in _paths(model, ()) if keys[-1] == given]
+    elsewhere = [keys for keys, _ in _paths(model) if keys[-1] == given]
     if elsewhere:
         return f"the known key with this name is {'.'.join(elsewhere[0])}; move it there"
     return f"expected one of {', '.join(known)}; rename or remove it"

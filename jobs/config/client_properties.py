@@ -439,9 +439,8 @@ class _Properties:
                     "the password of the store, or ssl.keystore.type=PEM",
                 )
         elif key in self._given or chain in self._given:
-            for name in (key, chain):
+            for name, other in ((key, chain), (chain, key)):
                 if name not in self._given:
-                    other = chain if name == key else key
                     raise self._unsupported(f"{other} without {name}", f"both of them; add {name}")
             yield "key_pem_from", self._reference(key)
             yield "certificate_pem_from", self._reference(chain)

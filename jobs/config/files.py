@@ -114,12 +114,12 @@ def text_of(path: Path, bytes_max: int = BYTES_MAX) -> str:
 def _read(folder: str, path: Path, asked_by: str) -> str:
     try:
         return text_of(path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{asked_by} {path} is not UTF-8 text (byte {error.start}); expected YAML; save it "
+            "as UTF-8"
+        ) from None
     except ValueError as error:
-        if isinstance(error, UnicodeDecodeError):
-            raise ConfigError(
-                f"{asked_by} {path} is not UTF-8 text (byte {error.start}); expected YAML; save it "
-                "as UTF-8"
-            ) from None
         raise ConfigError(
             f"{asked_by} {str(path)!r} is not a path ({error}); expected the path of a YAML file; "
             "correct it"

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import io
 import os
 import re
 import textwrap
@@ -261,17 +262,13 @@ def _read_pkcs12(data: bytes, password: str | None) -> Stored:
     return Stored("".join(texts), own + "".join(texts), plain)
 
 
-class _Bytes:
+class _Bytes(io.BytesIO):
     """A reader of the values that Java's DataOutputStream wrote."""
 
-    def __init__(self, data: bytes) -> None:
-        self._data, self._at = data, 0
-
     def take(self, length: int) -> bytes:
-        piece = self._data[self._at : self._at + length]
+        piece = self.read(length)
         if len(piece) < length:
             raise ValueError("it ends in the middle of an entry")
-        self._at += length
         return piece
 
     def number(self, length: int = 4) -> int:

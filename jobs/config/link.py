@@ -96,18 +96,24 @@ LOSS = Measure(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0
 _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 
-def _facts(planted: Link | PlantedDisk, first: str) -> dict[str, str]:
-    """Key → value for the key `first`, and for each key whose value differs from the default."""
-    values = {each.name: (getattr(planted, each.name), each.default) for each in fields(planted)}
-    return {
-        key: f"{value}"
-        for key, (value, default) in values.items()
-        if key == first or value != default
-    }
+@dataclass(frozen=True)
+class Planted:
+    """The options of a link or a disk with configured limits."""
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """Key → value for the first key, and for each key whose value differs from the default."""
+        first, *_ = known = fields(self)
+        values = {each: getattr(self, each.name) for each in known}
+        return {
+            each.name: f"{value}"
+            for each, value in values.items()
+            if each is first or value != each.default
+        }
 
 
 @dataclass(frozen=True)
-class Link:
+class Link(Planted):
     """The link between the brokers and the load generator.
 
     Attributes:
@@ -196,11 +202,6 @@ class Link:
                 "because the queue belongs to the rate limit; add rate, or remove queue_bytes"
             )
 
-    @property
-    def facts(self) -> dict[str, str]:
-        """Key → value for the delay, and for each key whose value differs from the default."""
-        return _facts(self, "delay")
-
     def words(self) -> str:
         """A phrase that describes the link, such as `25ms one way, loss 0.1%`."""
         parts = [f"{self.delay} one way"]
@@ -227,7 +228,7 @@ WRITE_RATE = Measure(
 
 
 @dataclass(frozen=True)
-class PlantedDisk:
+class PlantedDisk(Planted):
     """The disk of each broker of a testbed: a file with a configured write rate.
 
     Attributes:
@@ -270,11 +271,6 @@ class PlantedDisk:
                 f"0 or at least {least}, the bytes that the disk writes in {PAUSE_S:g} s, because "
                 "the kernel pauses a writer for this time; raise dirty_bytes, or remove it"
             )
-
-    @property
-    def facts(self) -> dict[str, str]:
-        """Key → value for the rate, and for each key whose value differs from the default."""
-        return _facts(self, "write_rate")
 
     def words(self) -> str:
         """A phrase that describes the disk, such as `10MB/s a broker; at most 4.0 MB wait in

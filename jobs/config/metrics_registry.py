@@ -396,15 +396,11 @@ class ServedSection(HttpSection):
         if not isinstance(value, Mapping) or not isinstance(value.get("server"), str):
             return value
         is_https = value["server"].startswith("https://")
-        if value.get("tls") is True and not is_https:
+        if value.get("tls") is (not is_https):
+            given, expected = ("false", "http:// or no tls") if is_https else ("true", "https://")
             raise ValueError(
-                f"tls is true and server is {value['server']}; expected https://; correct the URL "
-                "or remove tls"
-            )
-        if value.get("tls") is False and is_https:
-            raise ValueError(
-                f"tls is false and server is {value['server']}; expected http:// or no tls; "
-                "correct the URL or remove tls"
+                f"tls is {given} and server is {value['server']}; expected {expected}; correct the "
+                "URL or remove tls"
             )
         return {**value, "tls": True} if is_https else value
 

@@ -60,12 +60,9 @@ def as_written(flat: Mapping[str, Any], written: Written) -> dict[str, Any]:
     found = dict(flat)
     for path, text in written.items():
         key = next((key for key in found if path == key or path.startswith(f"{key}.")), None)
-        if key is None:
-            continue
-        if key == path:
-            found[key] = text
-        else:
-            found[key] = _with_part(found[key], path[len(key) + 1 :], text)
+        if key is not None:
+            part = path[len(key) + 1 :]
+            found[key] = _with_part(found[key], part, text) if part else text
     return found
 
 

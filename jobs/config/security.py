@@ -165,14 +165,6 @@ def _optional_secret(security: Security, key: str) -> str | None:
     return None if getattr(security, key) is None else _secret_of(security, key)
 
 
-def _require_gssapi() -> None:
-    if importlib.util.find_spec("gssapi") is None:
-        raise ConfigError(
-            "cluster security.sasl_mechanism is GSSAPI, and "
-            + NO_GSSAPI.format(host=socket.gethostname())
-        )
-
-
 Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 
 _PASSWORD_KEYS = ("username_from", "password_from")
@@ -366,7 +358,11 @@ class Security(ConfigModel):
                 options["sasl_mechanism"] = "OAUTHBEARER"
                 options["sasl_oauth_token_provider"] = token_provider(self)
             elif self.sasl_mechanism == "GSSAPI":
-                _require_gssapi()
+                if importlib.util.find_spec("gssapi") is None:
+                    raise ConfigError(
+                        "cluster security.sasl_mechanism is GSSAPI, and "
+                        + NO_GSSAPI.format(host=socket.gethostname())
+                    )
                 options["sasl_kerberos_service_name"] = self.kerberos_service_name or "kafka"
             else:
                 options["sasl_plain_username"] = _secret_of(self, "username_from")

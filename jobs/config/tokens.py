@@ -243,7 +243,6 @@ class MskTokens(RenewedToken):
 
     Args:
         region: region of the cluster.
-        clock: monotonic time [s].
 
     Raises:
         ConfigError: the signer is not installed, or the chain has no credentials.
@@ -254,8 +253,8 @@ class MskTokens(RenewedToken):
         "kafka-cluster:Connect on the cluster"
     )
 
-    def __init__(self, region: str, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(clock)
+    def __init__(self, region: str) -> None:
+        super().__init__(time.monotonic)
         self._region = region
         try:
             from aws_msk_iam_sasl_signer import MSKAuthTokenProvider

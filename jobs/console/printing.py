@@ -391,10 +391,8 @@ _LEVEL_STYLES = {Level.NOTE: "cyan", Level.WARNING: "yellow", Level.ERROR: "bold
 
 def plan_lines(title: str, plan: Plan) -> list[RenderableType]:
     """The lines of a plan, after a title line."""
-    lines: list[RenderableType] = [Text(f"redline: {clean(title)}", style="bold")]
-    for label, text in plan_rows(plan):
-        lines.append(_hanging(f"  {label:<9} ", clean(text), "dim"))
-    return lines
+    rows = (_hanging(f"  {label:<9} ", clean(text), "dim") for label, text in plan_rows(plan))
+    return [Text(f"redline: {clean(title)}", style="bold"), *rows]
 
 
 def trial_lines(event: TrialFinished) -> list[RenderableType]:
@@ -444,13 +442,6 @@ def size_heading(message_bytes: int, axis: str) -> list[RenderableType]:
     """The heading above the trials of one message size."""
     headers = [Text(line, style="dim", no_wrap=True) for line in trial_header(axis)]
     return [Text(), Text(f"Messages of {format_size(message_bytes)}", style="bold"), *headers]
-
-
-def notice_lines(event: Notice) -> list[RenderableType]:
-    """The lines of a notice, one for each sentence, with the level in front."""
-    style = _LEVEL_STYLES[event.level]
-    lines = sentences(event.text)
-    return [Text.assemble((f"{event.level.value}: ", style), line) for line in lines]
 
 
 def table(event: Table) -> list[RenderableType]:
@@ -617,12 +608,12 @@ class TerminalReporter(Reporter):
         return Group(*activity_lines(activity, self._clock_s(), self._console.width))
 
     def _show_notice(self, event: Notice) -> None:
+        level, lines = f"{event.level.value}: ", sentences(event.text)
         if event.level is not Level.NOTE and not self._err.isatty():
-            level = event.level.value
-            _write(self._err, [f"{level}: {each}" for each in sentences(event.text)])
+            _write(self._err, [f"{level}{line}" for line in lines])
             return
-        for line in notice_lines(event):
-            self._console.print(line)
+        for line in lines:
+            self._console.print(Text.assemble((level, _LEVEL_STYLES[event.level]), line))
 
     def _end_activity(self, *, done: bool) -> None:
         """Replace the live area with a permanent line. A finished trial gets no line here, because

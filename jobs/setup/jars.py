@@ -341,7 +341,11 @@ def java_jar(name: str, source: str, class_path: Sequence[Path]) -> Path:
         path.write_text(source, encoding="utf-8")
         classes = work / "classes"
         _compile(path, classes, compiler, class_path)
-        _pack(classes, target / f"{name}.jar")
+        with zipfile.ZipFile(target / f"{name}.jar", "w") as archive:
+            for each in sorted(classes.rglob("*.class")):
+                # A constant time stamp, so that equal classes make equal jars.
+                entry = zipfile.ZipInfo(each.relative_to(classes).as_posix())
+                archive.writestr(entry, each.read_bytes())
 
     return JarSet(cache_dir() / "jars", folder, recipe, compile_it).jars()[0]
 
@@ -367,14 +371,6 @@ def _compile(
         raise ConfigError(
             f"{path.name} cannot be compiled with the jars {jars}: {output.strip()[-600:]}"
         )
-
-
-def _pack(classes: Path, jar: Path) -> None:
-    with zipfile.ZipFile(jar, "w") as archive:
-        for path in sorted(classes.rglob("*.class")):
-            # A constant time stamp, so that equal classes make equal jars.
-            entry = zipfile.ZipInfo(path.relative_to(classes).as_posix())
-            archive.writestr(entry, path.read_bytes())
 
 
 def _joined(jars: Sequence[Path]) -> str:

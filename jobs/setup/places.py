@@ -19,7 +19,7 @@ import importlib.machinery
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -100,13 +100,13 @@ NAMES = ("conf", "metrics", "search")
 """The project's packages except `jobs`, which contains this module."""
 
 
-def shadowing_problem(ours: Path, names: Iterable[str] = NAMES) -> str:
+def shadowing_problem(ours: Path) -> str:
     """A message about packages that shadow the project's packages; empty if there are none.
 
     Args:
         ours: folder or archive with the project's packages.
     """
-    found = {name: importlib.util.find_spec(name) for name in names}
+    found = {name: importlib.util.find_spec(name) for name in NAMES}
     others = {name: place for name, spec in found.items() if (place := _elsewhere(spec, ours))}
     if not others:
         return ""

@@ -204,8 +204,8 @@ def available_memory_bytes(machine: Machine) -> int | None:
 
 def _kernel_available(machine: Machine) -> int | None:
     if meminfo := _text(machine.proc / "meminfo"):
-        match = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
-        return int(match.group(1)) * 1024 if match else None
+        kilobytes = _found(r"^MemAvailable:\s+(\d+) kB", meminfo)
+        return int(kilobytes) * 1024 if kilobytes else None
     # On other systems (macOS) the standard library shows only the installed memory.
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -215,8 +215,9 @@ def _kernel_available(machine: Machine) -> int | None:
 
 def _cgroup_available(machine: Machine) -> int | None:
     """Free memory below the limit of the container or service [B]. Page cache counts as free."""
+    own = _found(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"))
     for folder, limit_file, used_file, cache_key in (
-        (machine.cgroup / _own_cgroup(machine), "memory.max", "memory.current", "inactive_file"),
+        (machine.cgroup / own, "memory.max", "memory.current", "inactive_file"),
         (machine.cgroup, "memory.max", "memory.current", "inactive_file"),
         (
             machine.cgroup / "memory",
@@ -228,18 +229,15 @@ def _cgroup_available(machine: Machine) -> int | None:
         limit = _whole_number(folder / limit_file)
         used = _whole_number(folder / used_file)
         if limit is not None and used is not None:
-            return max(0, limit - used + _statistic(folder / "memory.stat", cache_key))
+            cached = _found(rf"^{cache_key} (\d+)$", _text(folder / "memory.stat"))
+            return max(0, limit - used + int(cached or 0))
     return None
 
 
-def _own_cgroup(machine: Machine) -> str:
-    match = re.search(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"), re.MULTILINE)
-    return match.group(1) if match else ""
-
-
-def _statistic(path: Path, key: str) -> int:
-    match = re.search(rf"^{key} (\d+)$", _text(path), re.MULTILINE)
-    return int(match.group(1)) if match else 0
+def _found(pattern: str, text: str) -> str:
+    """The group of a pattern in the first line that matches; empty if no line matches."""
+    match = re.search(pattern, text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def _whole_number(path: Path) -> int | None:

@@ -190,8 +190,13 @@ def installed_spark() -> SparkBuild:
 
 def installed_delta() -> str | None:
     """The version of the installed package delta-spark; None if it is not installed."""
+    return installed_version(DELTA_PACKAGE)
+
+
+def installed_version(package: str) -> str | None:
+    """The version of an installed package; None if the package is not installed."""
     try:
-        return importlib.metadata.version(DELTA_PACKAGE)
+        return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 

@@ -51,13 +51,10 @@ def bill() -> dict[str, Any]:
 
 def needed(name: str) -> set[str]:
     """All packages that a package needs for runs on this system, directly or indirectly."""
-    found = set(_requirements(name, RUN_EXTRAS))
-    open_names = list(found)
-    while open_names:
-        for each in _requirements(open_names.pop()):
-            if each not in found:
-                found.add(each)
-                open_names.append(each)
+    found, left = set[str](), {*_requirements(name, RUN_EXTRAS)}
+    while left:
+        found |= left
+        left = {each for known in left for each in _requirements(known)} - found
     return found
 
 

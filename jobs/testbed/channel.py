@@ -104,12 +104,11 @@ class Inbox:
         self._parent = os.getppid()
         self._selector = selectors.DefaultSelector()
         self._selector.register(channel, selectors.EVENT_READ)
-        self._wakeup, ours = socket.socketpair()
-        self._writer = ours
+        self._wakeup, self._writer = socket.socketpair()
         self._wakeup.setblocking(False)
-        ours.setblocking(False)
+        self._writer.setblocking(False)
         self._selector.register(self._wakeup, selectors.EVENT_READ)
-        signal.set_wakeup_fd(ours.fileno(), warn_on_full_buffer=False)
+        signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._handlers = {
             signum: signal.signal(signum, self._note)
             for signum in _ENDING
@@ -151,10 +150,7 @@ class Inbox:
     def _read(self) -> list[Message]:
         messages = []
         try:
-            while True:
-                message = self._channel.receive(timeout_s=0)
-                if message is None:
-                    break
+            while (message := self._channel.receive(timeout_s=0)) is not None:
                 messages.append(message)
         except ChannelClosedError:
             self.is_owner_gone = True

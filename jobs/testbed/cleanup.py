@@ -63,10 +63,8 @@ def inheriting_processes(testbed_id: str) -> list[psutil.Process]:
 def end_processes(processes: list[psutil.Process]) -> None:
     """Kill processes and wait until they have ended."""
     for process in processes:
-        try:
+        with suppress(psutil.NoSuchProcess):  # the process has ended
             process.kill()
-        except psutil.NoSuchProcess:  # the process has ended
-            continue
     _, alive = psutil.wait_procs(processes, timeout=_END_DEADLINE_S)
     for process in alive:
         log.error("process %d was killed and still runs", process.pid)
@@ -104,7 +102,14 @@ def root_lock(root: Path) -> FileLock:
 
 def is_alive(record: ProcessRecord | None) -> bool:
     """Whether the process of this record still runs; False for a zombie."""
-    return record is not None and _same_process(record) is not None
+    if record is None:
+        return False
+    try:
+        if psutil.Process(record.pid).status() == psutil.STATUS_ZOMBIE:
+            return False
+        return abs(created_s(record.pid) - record.created_s) <= _SAME_TIME_S
+    except psutil.NoSuchProcess:
+        return False
 
 
 def own_record() -> ProcessRecord:
@@ -205,10 +210,8 @@ def _prune(failed: Path) -> None:
     """Delete the oldest failed testbeds, so that `FAILED_KEPT` of them remain."""
     ages = []
     for folder in failed.iterdir():
-        try:
+        with suppress(FileNotFoundError):  # another process prunes too
             ages.append((folder.stat().st_mtime, folder))
-        except FileNotFoundError:  # another process prunes too
-            continue
     for _, folder in sorted(ages)[:-FAILED_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -224,14 +227,3 @@ def wait_gone(record: ProcessRecord, deadline_s: float) -> bool:
             return False
         time.sleep(POLL_S)
     return True
-
-
-def _same_process(record: ProcessRecord) -> psutil.Process | None:
-    try:
-        process = psutil.Process(record.pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
-            return None
-        is_same = abs(created_s(record.pid) - record.created_s) <= _SAME_TIME_S
-    except psutil.NoSuchProcess:
-        return None
-    return process if is_same else None

@@ -241,17 +241,12 @@ def resource_lines(spec: Spec) -> list[str]:
             f"  cores              {spec.cpus:g} a broker, by the CPU quota of a control group",
             *dirs,
         ]
-    cores = {
-        broker: ", ".join(map(str, cores_of(broker, spec.cpus, available_cores())))
+    cores = (
+        ", ".join(map(str, cores_of(broker, spec.cpus, available_cores())))
         for broker in range(1, spec.brokers + 1)
-    }
-    return [
-        *(
-            f"  cores, broker {broker}    {each} (by CPU affinity)"
-            for broker, each in cores.items()
-        ),
-        *dirs,
-    ]
+    )
+    own = [f"  cores, broker {n}    {each} (by CPU affinity)" for n, each in enumerate(cores, 1)]
+    return [*own, *dirs]
 
 
 def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> list[str]:

@@ -18,8 +18,7 @@ from jobs.testbed.places import (
     FAILED,
     default_root,
     disk_bytes,
-    read_state,
-    testbed_dirs,
+    readable_states,
     written_dirs,
 )
 
@@ -80,12 +79,7 @@ def up(profile: str = "disk-bound", **options: Any) -> Testbed:
 
 def status(root: Path | None = None) -> list[DetachedTestbed]:
     """The status of all running and all crashed testbeds."""
-    reports = []
-    for folder in testbed_dirs(root or default_root()):
-        state = read_state(folder)
-        if state is not None:
-            reports.append(_report(folder, state))
-    return reports
+    return [_report(*found) for found in readable_states(root or default_root())]
 
 
 def failed_logs(root: Path | None = None) -> list[Path]:

@@ -16,7 +16,7 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.known_properties import require_known, without_newer
 from jobs.testbed.launcher import require_possible, start
 from jobs.testbed.model import HOST
-from jobs.testbed.places import default_root, free_ports, node_pids, read_state, testbed_dirs
+from jobs.testbed.places import default_root, free_ports, node_pids, readable_states
 from jobs.testbed.planted_devices import DEVICE, require_devices
 from jobs.testbed.profile import profile_of
 
@@ -143,8 +143,7 @@ def pids_behind(network_namespace: str) -> Callable[[], Mapping[int, int]] | Non
     Args:
         network_namespace: file of the network namespace; empty for no namespace.
     """
-    for folder in testbed_dirs(default_root()) if network_namespace else []:
-        state = read_state(folder)
-        if state is not None and state.network_namespace == network_namespace:
+    for folder, state in readable_states(default_root()) if network_namespace else []:
+        if state.network_namespace == network_namespace:
             return partial(node_pids, folder)
     return None

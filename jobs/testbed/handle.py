@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -54,16 +55,10 @@ def forget(folders: Iterable[Path]) -> int:
     forgotten = 0
     for folder in folders:
         for file in folder.rglob("*.log"):
-            try:
-                descriptor = os.open(file, os.O_RDONLY)
-            except FileNotFoundError:  # retention has deleted it
-                continue
-            try:
-                os.fdatasync(descriptor)
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-                forgotten += os.fstat(descriptor).st_size
-            finally:
-                os.close(descriptor)
+            with suppress(FileNotFoundError), file.open("rb") as segment:  # retention may delete it
+                os.fdatasync(segment.fileno())
+                os.posix_fadvise(segment.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                forgotten += os.fstat(segment.fileno()).st_size
     return forgotten
 
 
@@ -78,6 +73,10 @@ class Testbed:
 
     Only the process that started the brokers may use the handle, from any thread. The exit of the
     context stops the brokers and deletes their data.
+
+    Attributes:
+        folder: the folder of the testbed's files while it runs.
+        state: the testbed's specification, nodes and processes.
     """
 
     __test__ = False  # otherwise pytest collects the class, because of its name
@@ -85,8 +84,8 @@ class Testbed:
     def __init__(
         self, folder: Path, state: State, channel: MessageChannel, process: subprocess.Popen[bytes]
     ) -> None:
-        self._folder = folder
-        self._state = state
+        self.folder = folder
+        self.state = state
         self._channel = channel
         self._process = process
         self._lock = threading.RLock()
@@ -94,29 +93,19 @@ class Testbed:
         self._is_stopped = False
 
     @property
-    def state(self) -> State:
-        """The testbed's specification, nodes and processes."""
-        return self._state
-
-    @property
     def name(self) -> str:
         """The testbed's name."""
-        return self._state.spec.name
-
-    @property
-    def folder(self) -> Path:
-        """The folder of the testbed's files while it runs."""
-        return self._folder
+        return self.state.spec.name
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:
         """The addresses of all brokers as host:port."""
-        return self._state.bootstrap_servers
+        return self.state.bootstrap_servers
 
     @property
     def brokers(self) -> dict[int, Node]:
         """Broker id → node with ports and folder."""
-        return {node.node_id: node for node in self._state.brokers}
+        return {node.node_id: node for node in self.state.brokers}
 
     @property
     def broker_ids(self) -> tuple[int, ...]:
@@ -126,18 +115,18 @@ class Testbed:
     @property
     def jmx_endpoints(self) -> dict[int, str]:
         """Broker id → address of JMX as host:port."""
-        return {node.node_id: node.jmx_endpoint for node in self._state.brokers}
+        return {node.node_id: node.jmx_endpoint for node in self.state.brokers}
 
     @property
     def all_jmx_endpoints(self) -> dict[int, str]:
         """Node id → address of JMX as host:port, for the brokers and a KRaft controller."""
-        kafka = (each for each in self._state.nodes if each.role is not NodeRole.ZOOKEEPER)
+        kafka = (each for each in self.state.nodes if each.role is not NodeRole.ZOOKEEPER)
         return {node.node_id: node.jmx_endpoint for node in kafka}
 
     @property
     def link_facts(self) -> dict[str, str]:
         """Key → value of the link between brokers and clients; empty without a link."""
-        link = self._state.spec.link
+        link = self.state.spec.link
         return {} if link is None else link.facts
 
     @property
@@ -145,7 +134,7 @@ class Testbed:
         """The configured handler times, link and disks of these brokers, as facts for a run's
         record.
         """
-        spec = self._state.spec
+        spec = self.state.spec
         facts = {} if spec.disk is None else spec.disk.facts
         return stated_environment(spec.produce_handler_ms, self.link_facts, self.broker_ids, facts)
 
@@ -159,28 +148,28 @@ class Testbed:
             mechanism: mechanism of the login, if the protocol has a login: PLAIN, SCRAM-SHA-256,
                 SCRAM-SHA-512 or OAUTHBEARER.
         """
-        usual = next(iter(self._state.spec.security), "PLAINTEXT")
-        files = SecurityFiles(self._folder)
+        usual = next(iter(self.state.spec.security), "PLAINTEXT")
+        files = SecurityFiles(self.folder)
         return Security.model_validate(security_part(files, protocol or usual, mechanism))
 
     @property
     def jmx_access(self) -> JmxAccess | None:
         """The login and the trusted certificates of JMX; None if JMX has no authentication."""
-        if not self._state.spec.jmx_secured:
+        if not self.state.spec.jmx_secured:
             return None
-        files = SecurityFiles(self._folder)
+        files = SecurityFiles(self.folder)
         password = files.password.read_text(encoding="utf-8")
         return JmxAccess(USER, password, is_tls=True, cafile=str(files.ca))
 
     @property
     def pids(self) -> dict[int, int]:
         """Node id → process id of the running nodes, including the controller."""
-        return node_pids(self._folder)
+        return node_pids(self.folder)
 
     @property
     def network_namespace(self) -> str:
         """The file of the clients' network namespace; empty without a link."""
-        return self._state.network_namespace
+        return self.state.network_namespace
 
     def check(self) -> None:
         """Raise an error if the testbed has ended unexpectedly since the last check.
@@ -242,7 +231,7 @@ class Testbed:
                 self._process.poll()
             self._await_supervisor(_STOP_DEADLINE_S)
             self._close()
-            locked_sweep(self._folder.parent)
+            locked_sweep(self.folder.parent)
 
     def __enter__(self) -> Testbed:
         return self
@@ -260,10 +249,10 @@ class Testbed:
             TestbedStartError: the testbed failed; the message has the reason and the logs' folder.
         """
         self._await_event("ready", deadline_s)
-        state = read_state(self._folder)
+        state = read_state(self.folder)
         if state is None:
             self.raise_end()
-        self._state = state
+        self.state = state
 
     def raise_end(self) -> NoReturn:
         """Raise the failure that the supervisor reports next; the testbed's folder is deleted.
@@ -281,14 +270,14 @@ class Testbed:
         with self._lock:
             self._close()
             self._await_supervisor(_KILL_DEADLINE_S)
-            locked_sweep(self._folder.parent)
+            locked_sweep(self.folder.parent)
 
     def reap(self) -> None:
         """Reap the supervisor's process if the supervisor has ended."""
         self._process.poll()
 
     def _require_node(self, node_id: int) -> int:
-        if node_id not in (node.node_id for node in self._state.nodes):
+        if node_id not in (node.node_id for node in self.state.nodes):
             raise TestbedStateError(
                 f"testbed {self.name} has no node {node_id}; expected one of "
                 f"{', '.join(map(str, self.broker_ids))}"
@@ -314,7 +303,7 @@ class Testbed:
                 return
         raise TestbedStartError(
             f"the supervisor of testbed {self.name} did not answer within {deadline_s:.0f} s; "
-            f"expected an answer; read the supervisor's log, {self._folder / SUPERVISOR_LOG}"
+            f"expected an answer; read the supervisor's log, {self.folder / SUPERVISOR_LOG}"
         )
 
     def _receive(self, timeout_s: float) -> Message | None:
@@ -331,7 +320,7 @@ class Testbed:
 
     def _lost(self) -> RedlineError:
         code = self._process.poll()
-        said = tail_text(self._folder / SUPERVISOR_LOG, lines=3)
+        said = tail_text(self.folder / SUPERVISOR_LOG, lines=3)
         self._failure = error_of_kind(
             "lost",
             f"the supervisor of testbed {self.name} ended unexpectedly (exit code {code})"
@@ -347,11 +336,9 @@ class Testbed:
         ):
             if action is not None:
                 action()
-            try:
+            with suppress(subprocess.TimeoutExpired):  # continue with the next action
                 self._process.wait(patience_s)
-            except subprocess.TimeoutExpired:  # continue with the next action
-                continue
-            return
+                return
 
     def _close(self) -> None:
         self._is_stopped = True

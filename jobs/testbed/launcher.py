@@ -39,8 +39,7 @@ from jobs.testbed.places import (
     SUPERVISOR_LOG,
     class_archive,
     default_root,
-    read_state,
-    testbed_dirs,
+    readable_states,
     write_state,
 )
 from jobs.testbed.planted_devices import require_devices
@@ -62,11 +61,7 @@ def cluster_text(folder: Path, state: State) -> str:
         "endpoints": {node.node_id: node.jmx_endpoint for node in state.nodes}
     }
     if spec.jmx_secured:
-        login = {
-            "username_from": f"file:{files.username}",
-            "password_from": f"file:{files.password}",
-        }
-        jmx |= {**login, "tls": True, "cafile": str(files.ca)}
+        jmx |= {**files.login, "tls": True, "cafile": str(files.ca)}
     cluster: dict[str, object] = {
         "description": f"brokers of {spec.title}",
         "bootstrap_servers": list(state.bootstrap_servers),
@@ -280,9 +275,8 @@ def _spawn(spec: Spec, root: Path) -> Testbed:
 
 def refuse_namesake(root: Path, name: str) -> None:
     """Refuse a second detached testbed with this name; the caller must hold `root_lock`."""
-    for folder in testbed_dirs(root):
-        state = read_state(folder)
-        if state is not None and state.spec.name == name and not state.spec.owned:
+    for _, state in readable_states(root):
+        if state.spec.name == name and not state.spec.owned:
             raise TestbedStateError(
                 f'testbed "{name}" runs already at {",".join(state.bootstrap_servers)}; expected a '
                 f"new name; choose another with --name, or stop the testbed with "

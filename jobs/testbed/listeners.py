@@ -59,6 +59,11 @@ class SecurityFiles:
         self.jmx_tls = self.folder / "jmxremote.properties"
         self.jmx_store = self.folder / "jmx.p12"
 
+    @property
+    def login(self) -> dict[str, object]:
+        """The keys of a cluster's file that refer to the user and the password."""
+        return {"username_from": f"file:{self.username}", "password_from": f"file:{self.password}"}
+
 
 def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
     """Create all files for the testbed's listeners and JMX at the address `host`."""
@@ -82,7 +87,11 @@ def make_security(testbed_folder: Path, host: str = HOST) -> SecurityFiles:
 
 def write_jmx_tls(leaf: trustme.LeafCert, store: Path, properties: Path) -> None:
     """Write a keystore, and the properties file for the JVM's jmxremote.ssl.config.file."""
-    write_private(store, _keystore(leaf))
+    own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
+    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
+    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
+    sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
+    write_private(store, pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed))
     given = {
         "javax.net.ssl.keyStore": str(store),
         "javax.net.ssl.keyStorePassword": PASSWORD_OF_STORES,
@@ -97,15 +106,6 @@ def key_and_certificates(leaf: trustme.LeafCert) -> bytes:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     return pem + b"".join(each.bytes() for each in leaf.cert_chain_pems)
-
-
-def _keystore(leaf: trustme.LeafCert) -> bytes:
-    """The key and its certificates as a PKCS #12 keystore, which the JVM's options require."""
-    own, *chain = (load_pem_x509_certificate(each.bytes()) for each in leaf.cert_chain_pems)
-    key = serialization.load_pem_private_key(leaf.private_key_pem.bytes(), None)
-    assert isinstance(key, EllipticCurvePrivateKey), "trustme makes elliptic-curve keys"
-    sealed = serialization.BestAvailableEncryption(PASSWORD_OF_STORES.encode())
-    return pkcs12.serialize_key_and_certificates(b"broker", key, own, chain, sealed)
 
 
 def unsecured_token(user: str, now_s: float, valid_s: float) -> str:
@@ -200,8 +200,5 @@ def security_part(files: SecurityFiles, protocol: str, mechanism: str) -> dict[s
         if mechanism == "OAUTHBEARER":
             settings["token_from"] = f"file:{files.token}"
         else:
-            settings |= {
-                "username_from": f"file:{files.username}",
-                "password_from": f"file:{files.password}",
-            }
+            settings |= files.login
     return settings

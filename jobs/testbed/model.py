@@ -267,8 +267,32 @@ Member = Node | SparkNode | LineNode
 """A process of a testbed, of any role."""
 
 
+class Layout:
+    """The nodes of a testbed, by kind.
+
+    Attributes:
+        nodes: the Kafka nodes, the controller first.
+        spark: the Spark nodes, the master first.
+        line: the delay line of the link; None without a link.
+    """
+
+    nodes: tuple[Node, ...]
+    spark: tuple[SparkNode, ...]
+    line: LineNode | None
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """All nodes of the testbed: Kafka nodes, Spark nodes, and the delay line of a link."""
+        return (*self.nodes, *self.spark, *([self.line] if self.line else []))
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        """The nodes that are brokers."""
+        return tuple(node for node in self.nodes if node.role is NodeRole.BROKER)
+
+
 @dataclass(frozen=True)
-class State:
+class State(Layout):
     """The current state of a testbed; the supervisor writes every change to the state file.
 
     Attributes:
@@ -296,11 +320,6 @@ class State:
     line: LineNode | None = None
 
     @property
-    def members(self) -> tuple[Member, ...]:
-        """All nodes of the testbed: Kafka nodes, Spark nodes, and the delay line of a link."""
-        return (*self.nodes, *self.spark, *([self.line] if self.line else []))
-
-    @property
     def network_namespace(self) -> str:
         """The file of the namespace from which clients reach the brokers over the link.
 
@@ -313,11 +332,6 @@ class State:
     def spark_master(self) -> str | None:
         """The URL of the Spark master, for `spark-submit --master`; None without Spark."""
         return self.spark[0].url if self.spark else None
-
-    @property
-    def brokers(self) -> tuple[Node, ...]:
-        """The nodes that are brokers."""
-        return tuple(node for node in self.nodes if node.role is NodeRole.BROKER)
 
     @property
     def bootstrap_servers(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from jobs.testbed.model import (
     HOST,
     LINE_ID,
     RACK_PROPERTY,
+    Layout,
     LineNode,
     Member,
     Node,
@@ -198,30 +199,20 @@ Accepts = Callable[[int, float, str], bool]
 """(Port, timeout [s], host) → whether a process accepts connections at this port of the host."""
 
 
-class Nodes:
+class Nodes(Layout):
     """Starts, probes and ends the nodes for the supervisor. A start does not wait until the node is
     ready.
 
     Attributes:
-        nodes: the Kafka nodes, the controller first.
-        spark: the Spark nodes, the master first.
-        line: the delay line of the link; None without a link.
         processes: node id → process of the node, once it is started.
     """
 
     def __init__(self, spec: Spec, folder: Path) -> None:
-        self.nodes: tuple[Node, ...] = ()
-        self.spark: tuple[SparkNode, ...] = ()
-        self.line: LineNode | None = None
+        self.nodes, self.spark, self.line = (), (), None
         self._devices: LinkDevices | None = None
         self.processes: dict[int, NodeProcess] = {}
         self._spec = spec
         self._folder = folder
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """All nodes of the testbed: Kafka nodes, Spark nodes, and the delay line of a link."""
-        return (*self.nodes, *self.spark, *self._link_nodes)
 
     @property
     def start_phases(self) -> tuple[tuple[Member, ...], tuple[Member, ...]]:
@@ -229,21 +220,13 @@ class Nodes:
 
         A worker that finds no Spark master retries only after 5 to 15 s.
         """
-        return (*self._link_nodes, *self.nodes, *self.spark[:1]), self.spark[1:]
-
-    @property
-    def _link_nodes(self) -> list[LineNode]:
-        return [self.line] if self.line else []
+        first = [self.line] if self.line else []
+        return (*first, *self.nodes, *self.spark[:1]), self.spark[1:]
 
     @property
     def host(self) -> str:
         """The address on which Kafka's nodes listen."""
         return self.line.addresses.brokers if self.line else HOST
-
-    @property
-    def brokers(self) -> list[Node]:
-        """The nodes that are brokers."""
-        return [node for node in self.nodes if node.role is NodeRole.BROKER]
 
     def records(self) -> tuple[ProcessRecord, ...]:
         """The records of all running processes."""

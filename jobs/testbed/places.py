@@ -13,7 +13,7 @@ import os
 import random
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -81,6 +81,12 @@ def read_state(folder: Path) -> State | None:
         return None
 
 
+def readable_states(root: Path) -> list[tuple[Path, State]]:
+    """Folder and state of each running or crashed testbed whose state can be read."""
+    found = ((folder, read_state(folder)) for folder in testbed_dirs(root))
+    return [(folder, state) for folder, state in found if state is not None]
+
+
 def node_pids(folder: Path) -> dict[int, int]:
     """Node id → process id of the running nodes, including the controller."""
     state = read_state(folder)
@@ -104,10 +110,8 @@ def disk_bytes(folders: Sequence[Path]) -> int:
     for folder in folders:
         for path, _, names in os.walk(folder):
             for name in names:
-                try:
+                with suppress(FileNotFoundError):  # the broker has deleted it
                     total += os.lstat(os.path.join(path, name)).st_blocks * 512  # noqa: PTH118
-                except FileNotFoundError:  # the broker has deleted it
-                    continue
     return total
 
 

@@ -225,17 +225,13 @@ def lift_rates(folder: Path) -> None:
     """
     for device in devices_below(folder):
         with suppress(OSError):  # detached meanwhile
-            _lift(device)
-
-
-def _lift(device: LoopDevice) -> None:
-    number = device.number
-    if RATE_FILE.exists():
-        _write(RATE_FILE, f"{number} 0")
-    # Otherwise the settings would apply to the next device with this number.
-    for name, value in (("strict_limit", "0"), ("max_ratio", "100")):
-        if (_BDI / number / name).exists():
-            _write(_BDI / number / name, value)
+            number = device.number
+            if RATE_FILE.exists():
+                _write(RATE_FILE, f"{number} 0")
+            # Otherwise the settings would apply to the next device with this number.
+            for name, value in (("strict_limit", "0"), ("max_ratio", "100")):
+                if (_BDI / number / name).exists():
+                    _write(_BDI / number / name, value)
 
 
 def remove_disks(folder: Path) -> None:
@@ -411,7 +407,7 @@ class LinkDevices:
         tuns: file descriptors of the TUN devices, the brokers' device first.
     """
 
-    def __init__(self, link: Link, testbed_id: str, rng: random.Random | None = None) -> None:
+    def __init__(self, link: Link, testbed_id: str) -> None:
         self._link = link
         self._id = testbed_id
         self._held: list[int] = []
@@ -421,7 +417,7 @@ class LinkDevices:
             name, there = device_name(self._id), f"/proc/{os.getpid()}/fd/{self.brokers}"
             veth = ["type", "veth", "peer", "name", CONTROL, "netns", there]
             _run(["ip", "link", "add", "name", name, *veth])
-            self.addresses = self._address(rng or random.SystemRandom())
+            self.addresses = self._address()
             self._set_up()
         except (OSError, DeviceError) as error:
             self.close()
@@ -437,7 +433,7 @@ class LinkDevices:
         namespace = self._hold(new_namespace())
         with _within(namespace):
             if _IPV6.exists():  # IPv6 would send additional packets
-                _IPV6.write_text("1", encoding="ascii")
+                _write(_IPV6, "1")
         return namespace
 
     def _hold(self, descriptor: int) -> int:
@@ -451,12 +447,12 @@ class LinkDevices:
             fcntl.ioctl(tun, _TUNSETIFF, struct.pack("16sH22x", DEVICE.encode(), flags))
         return tun
 
-    def _address(self, rng: random.Random) -> LinkAddresses:
+    def _address(self) -> LinkAddresses:
         """Choose free addresses; the kernel refuses a second route to an address that is in use."""
         name, blocks = device_name(self._id), NETWORK.num_addresses // _BLOCK
         refusal: object = ""
         for _ in range(_LINK_TRIES):
-            chosen = LinkAddresses.block(rng.randrange(blocks))
+            chosen = LinkAddresses.block(random.SystemRandom().randrange(blocks))
             try:
                 _run(["ip", "address", "add", f"{chosen.control}/32", "dev", name])
                 _run(["ip", "link", "set", name, "up"])
@@ -498,11 +494,10 @@ class LinkDevices:
                 shape = ["tbf", "rate", f"{round(rate * 8)}bit", *bucket]
                 _run(["tc", "qdisc", "add", "dev", DEVICE, "root", *shape], namespace)
             with _within(namespace):
-                (_SYSCTLS / "tcp_orphan_retries").write_text(ORPHAN_RETRIES, encoding="ascii")
-            for name in ("tcp_rmem", "tcp_wmem"):
-                maximum = getattr(self._link, f"{end}_{name}_max")
-                if maximum is not None:
-                    with _within(namespace):
+                _write(_SYSCTLS / "tcp_orphan_retries", ORPHAN_RETRIES)
+                for name in ("tcp_rmem", "tcp_wmem"):
+                    maximum = getattr(self._link, f"{end}_{name}_max")
+                    if maximum is not None:
                         set_maximum(_SYSCTLS / name, maximum)
 
 
@@ -512,7 +507,7 @@ def set_maximum(path: Path, maximum: int) -> None:
     """
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)
-    path.write_text(" ".join(map(str, numbers)), encoding="ascii")
+    _write(path, " ".join(map(str, numbers)))
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import http.client
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from importlib.resources import files
 from pathlib import Path
 
@@ -152,10 +153,7 @@ def workers_problem(nodes: Sequence[SparkNode], timeout_s: float) -> str | None:
 
 def _alive_workers(web_port: int, timeout_s: float) -> set[int]:
     """The ports of the workers that the master reports as alive."""
-    connection = http.client.HTTPConnection(HOST, web_port, timeout=timeout_s)
-    try:
+    with closing(http.client.HTTPConnection(HOST, web_port, timeout=timeout_s)) as connection:
         connection.request("GET", "/json/")
         status = json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
     return {int(each["port"]) for each in status["workers"] if each["state"] == "ALIVE"}

@@ -78,11 +78,8 @@ def describe_end(process: NodeProcess, what: str | None = None) -> str:
     how = (
         f"was ended by {signal.Signals(-code).name}" if code and code < 0 else f"exited with {code}"
     )
-    said = error_lines(process.node)
-    begin = f"{what or process.node.title} {how}"
-    if not said:
-        return f"{begin} and logged no error"
-    return f"{begin} and logged " + ", ".join(f'"{line}"' for line in said)
+    said = ", ".join(f'"{line}"' for line in error_lines(process.node))
+    return f"{what or process.node.title} {how} and logged {said or 'no error'}"
 
 
 def disk_problem(
@@ -133,14 +130,12 @@ class Supervisor:
         channel: MessageChannel,
         inbox: Inbox,
         allocate: PortAllocator = free_ports,
-        clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._folder = folder
         self._state = state
         self._channel = channel
         self._inbox = inbox
         self._allocate = allocate
-        self._clock_s = clock_s
         self._nodes = Nodes(state.spec, folder)
 
     def run(self) -> None:
@@ -171,7 +166,7 @@ class Supervisor:
             self._nodes.close_link()
 
     def _bring_up(self) -> None:
-        deadline_s = self._clock_s() + self._state.spec.ready_deadline_s
+        deadline_s = time.monotonic() + self._state.spec.ready_deadline_s
         self._nodes.make_link()
         self._nodes.make_security()
         for attempt in range(1, PORT_ATTEMPTS + 1):
@@ -234,7 +229,7 @@ class Supervisor:
             self._tick(POLL_S)
 
     def _check_deadline(self, deadline_s: float, missing: str) -> None:
-        if self._clock_s() > deadline_s:
+        if time.monotonic() > deadline_s:
             raise TestbedFailedError(
                 "start",
                 f"it is not ready after {self._state.spec.ready_deadline_s:.0f} s: {missing}; "
@@ -243,14 +238,14 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Monitor the testbed until an event ends it."""
-        next_check_s = self._clock_s()
+        next_check_s = time.monotonic()
         while True:
-            if self._clock_s() >= next_check_s:
+            if time.monotonic() >= next_check_s:
                 limit_bytes = self._state.spec.disk_limit_bytes
                 problem = disk_problem(self._folder, self._nodes.used_bytes(), limit_bytes)
                 if problem is not None:
                     raise TestbedFailedError("disk", problem)
-                next_check_s = self._clock_s() + DISK_CHECK_S
+                next_check_s = time.monotonic() + DISK_CHECK_S
             self._tick(DISK_CHECK_S)
 
     def _tick(self, timeout_s: float) -> None:
@@ -294,19 +289,19 @@ class Supervisor:
         self._await_end([process], NODE_STOP_S)
         self._nodes.start(process.node)
         self._save(processes=self._nodes.records())
-        self._await_ready(self._clock_s() + self._state.spec.ready_deadline_s)
+        self._await_ready(time.monotonic() + self._state.spec.ready_deadline_s)
 
     def _await_end(self, processes: Sequence[NodeProcess], deadline_s: float) -> None:
         """Wait until these processes have ended; kill them after the deadline.
 
         If the owner has ended or a further signal arrives, the processes are killed at once.
         """
-        ends_s = self._clock_s() + deadline_s
+        ends_s = time.monotonic() + deadline_s
         seen = self._inbox.terminations
         while any(each.exit_code() is None for each in processes):
             self._inbox.wait(POLL_S)
             is_urgent = self._inbox.is_orphaned or self._inbox.terminations > seen
-            if is_urgent or self._clock_s() > ends_s:
+            if is_urgent or time.monotonic() > ends_s:
                 break
         for each in processes:
             each.kill()
