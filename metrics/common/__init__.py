@@ -1,4 +1,4 @@
-"""Errors, accepted values of options, and extensions.
+"""Errors, accepted values of options, extensions, and values by key.
 
 All packages except `search` use this package.
 """

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from metrics.common.grouping import grouped
 from metrics.judging.nearness import (
     CPU_SATURATED,
     DISK_BUSY_HIGH,
@@ -126,7 +127,8 @@ class _Broker:
     @cached_property
     def hosts(self) -> tuple[HostWindow, ...]:
         """The windows of the broker's hosts."""
-        return self.evidence.hosts_of(self.window.broker_id)
+        number = self.window.broker_id
+        return tuple(each for each in self.evidence.hosts if number in each.brokers)
 
     @cached_property
     def rows(self) -> Mapping[Resource, ResourceUse]:
@@ -756,12 +758,11 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
     """
     if not votes:
         return None
-    weights = dict.fromkeys(Resource, 0.0)
+    weights = dict.fromkeys((Resource.UNKNOWN, *Resource), 0.0)  # the first of equal weights counts
     for vote in votes:
-        weights[vote.resource] += vote.weight
-    weights[Resource.UNKNOWN] = 0.0
-    named = max(weights, key=lambda resource: weights[resource]) if any(weights.values()) else None
-    named = named or Resource.UNKNOWN
+        if vote.resource is not Resource.UNKNOWN:
+            weights[vote.resource] += vote.weight
+    named = max(weights, key=lambda resource: weights[resource])
     alike = [vote for vote in votes if vote.resource is named]
     heaviest = max(reversed(alike), key=lambda vote: vote.weight)
     text = heaviest.judgement.attribution
@@ -772,10 +773,9 @@ def contradiction(votes: Sequence[AttributionVote]) -> str:
     """A sentence with the limiting resources that the votes name, or an empty text if the votes
     name at most one known resource.
     """
-    by_name: dict[Resource, list[str]] = {}
-    for vote in votes:
-        if vote.resource is not Resource.UNKNOWN:
-            by_name.setdefault(vote.resource, []).append(vote.load)
+    by_name = grouped(
+        (vote.resource, vote.load) for vote in votes if vote.resource is not Resource.UNKNOWN
+    )
     if len(by_name) < 2:
         return ""
     named = [f"{name.value}{_at(loads)}" for name, loads in by_name.items()]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.trial import Trial
 from metrics.units import format_ratio
-from metrics.windows.broker import whole
+from metrics.windows.broker import over, whole
 from metrics.windows.write_back import SETTLED_EXPIRIES, WRITTEN_MIN, WriteBackWindow
 
 DELETE_DELAY_S = 60.0
@@ -80,42 +80,35 @@ def disk_proof(
         duration_s: length of the window [s].
         deleted_after_s: minimum age at which retention deletes a record [s]. See `deleted_after_s`.
     """
-    unknown = _why_unknown(windows, brokers)
-    if unknown:
-        taken = [each.taken_bytes for each in windows]
-        return DiskProof(None, duration_s, whole(taken), why=unknown)
+    taken = whole([each.taken_bytes for each in windows])
+    if unknown := _why_unknown(windows, brokers):
+        return DiskProof(None, duration_s, taken, why=unknown)
     expire_s = max(each.dirty_expire_s for each in windows)
-    shares = [each.settled_share for each in windows]
+    shares = (each.settled_share for each in windows)
     slowest = min((share for share in shares if share is not None), default=None)
+    fastest = (over(each.fastest_bytes_per_s, each.taken_per_s) for each in windows)
     why = _why_not(windows, slowest, deleted_after_s, expire_s)
     return DiskProof(
         not why,
         duration_s,
-        whole([each.taken_bytes for each in windows]),
+        taken,
         whole([each.absorbed_bytes for each in windows]),
         None if not why else min(filter(None, map(full_after_s, windows)), default=None),
         slowest,
         why,
-        min(filter(None, map(_fastest_share, windows)), default=None),
+        min(filter(None, fastest), default=None),
         _disks_note(windows),
     )
 
 
 def _disks_note(windows: Sequence[WriteBackWindow]) -> str:
-    unknown = [each for each in windows if not each.disks_known and len(each.disks) > 1]
-    if not unknown:
-        return ""
-    first = unknown[0]
-    return (
-        f"all disks of host {first.host} count ({', '.join(first.disks)}), because the disks of "
-        "its log dirs are not known"
-    )
-
-
-def _fastest_share(window: WriteBackWindow) -> float | None:
-    if not window.taken_bytes or window.fastest_bytes_per_s is None:
-        return None
-    return window.fastest_bytes_per_s / (window.taken_bytes / window.duration_s)
+    for each in windows:
+        if not each.disks_known and len(each.disks) > 1:
+            return (
+                f"all disks of host {each.host} count ({', '.join(each.disks)}), because the disks "
+                "of its log dirs are not known"
+            )
+    return ""
 
 
 def proof_of(trial: Trial) -> DiskProof:
@@ -156,10 +149,7 @@ def full_after_s(window: WriteBackWindow) -> float | None:
     The time is the room for dirty pages at the beginning of the window, divided by the bytes that
     memory takes per second. The result is None if memory takes no bytes, or if the room is unknown.
     """
-    absorbed, room = window.absorbed_bytes, window.room_bytes
-    if not absorbed or room is None or not window.duration_s:
-        return None
-    return room / (absorbed / window.duration_s)
+    return over(window.room_bytes, over(window.absorbed_bytes, window.duration_s))
 
 
 def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | None:
@@ -174,9 +164,9 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
         its brokers receive.
     """
     known = [
-        each.taken_bytes / each.duration_s * hold_s > STEADY_SHARE_MAX * each.room_bytes
+        each.taken_per_s * hold_s > STEADY_SHARE_MAX * each.room_bytes
         for each in windows
-        if each.taken_bytes is not None and each.duration_s and each.room_bytes is not None
+        if each.taken_per_s is not None and each.room_bytes is not None
     ]
     return any(known) if known and len(known) == len(windows) else None
 

@@ -25,7 +25,7 @@ from metrics.judging.thresholds import LATENCY_QUANTILES, Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, NETWORK_WAIT_NS
 from metrics.trial.evidence import ClusterFacts, Evidence, Reason
 from metrics.units import format_beside
-from metrics.windows.broker import BrokerWindow, Span, any_isr_changed
+from metrics.windows.broker import BrokerWindow, Span, any_isr_changed, highest, over
 from metrics.windows.use import Resource
 
 
@@ -132,11 +132,6 @@ class BrokerIndicator(Indicator):
         """
         return self.metric if self.value(window) is None else ""
 
-    def known(self, evidence: Evidence) -> list[float]:
-        """The known values of all brokers."""
-        values = map(self.value, evidence.brokers)
-        return [each for each in values if each is not None]
-
 
 class IdleIndicator(BrokerIndicator):
     """A rule that finds brokers whose threads of one kind have too little idle time.
@@ -160,20 +155,24 @@ class IdleIndicator(BrokerIndicator):
         """The busy share of the busiest broker's threads, divided by the highest allowed busy
         share.
         """
-        known, least = self.known(evidence), getattr(limits, self.limit_name)
-        return max(0.0, 1.0 - min(known)) / (1.0 - least) if known and least is not None else None
+        known = [idle for each in evidence.brokers if (idle := self.value(each)) is not None]
+        return max(0.0, 1.0 - min(known)) / self._allowed(limits) if known else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
         """The utilization of the threads in each slice of each broker. The mean of all slices
         decides the verdict.
         """
-        allowed = 1.0 - getattr(limits, self.limit_name)
+        allowed = self._allowed(limits)
 
         def used(span: Span) -> float | None:
             idle = self.value(span)
             return None if idle is None else (1.0 - idle) / allowed
 
         return EarlyEvidence(means=slices.means(self.name, used))
+
+    def _allowed(self, limits: Indicators) -> float:
+        """The highest allowed busy share of the threads [ratio]."""
+        return 1.0 - float(getattr(limits, self.limit_name))
 
 
 class RequestHandlerIdle(IdleIndicator):
@@ -235,8 +234,7 @@ class Isr(Indicator):
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
         """The share of samples that show ISR changes, divided by the highest allowed share."""
-        share, most = evidence.isr_changed_share, limits.isr_changed_share_max
-        return None if share is None or not most else share / most
+        return over(evidence.isr_changed_share, limits.isr_changed_share_max)
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
         """The share of samples that show ISR changes."""
@@ -384,8 +382,8 @@ class ProduceResponseTime(BrokerIndicator):
 
     def utilization(self, evidence: Evidence, limits: Indicators) -> float | None:
         """The mean response time of the slowest broker, divided by the limit."""
-        known, most = self.known(evidence), limits.produce_response_ms_max
-        return max(known) / most if known and most is not None else None
+        slowest_ms = highest(map(self.value, evidence.brokers))
+        return over(slowest_ms, limits.produce_response_ms_max)
 
     def missing(self, window: BrokerWindow) -> str:
         """The noun phrase `metric` if the broker's window lacks the response time, or an empty

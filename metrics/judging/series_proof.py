@@ -19,13 +19,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from metrics.common.grouping import grouped
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS
 from metrics.sources.one_minute_rates import TICK_S
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import named_brokers
 from metrics.trial.client import Counts
 from metrics.trial.others import BYTES_LEAST_PER_S, MESSAGES_LEAST_PER_S
-from metrics.windows.broker import HANDLER_POLL_S, Span
+from metrics.windows.broker import HANDLER_POLL_S, Span, over
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,7 @@ def sent_by_broker(
         acked[broker] += own
         unacked = counts.sent_by_partition.get(partition, 0) - own
         more[broker] += max(0, unacked) + sum(each.get(partition, 0) for each in additions)
-    size = None
-    if counts.log_bytes is not None and counts.acked_total:
-        size = counts.log_bytes / counts.acked_total
+    size = over(counts.log_bytes, counts.acked_total)
     unplaced = others_messages + counts.transaction_log_records
     return {
         broker: Sent(
@@ -241,9 +240,7 @@ def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
     """Each different clause with the brokers to which it applies. The last text counts the clauses
     beyond `CLAUSES_MAX`.
     """
-    brokers: dict[str, list[int]] = {}
-    for broker, text in clauses:
-        brokers.setdefault(text, []).append(broker)
+    brokers = grouped((text, broker) for broker, text in clauses)
     found = [f"{named_brokers(ids)}: {text}" for text, ids in brokers.items()]
     left = len(found) - CLAUSES_MAX
     return tuple(found if left <= 0 else [*found[:CLAUSES_MAX], f"and {left} more like these"])

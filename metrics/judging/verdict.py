@@ -68,8 +68,7 @@ def _utilization(rule: Indicator, evidence: Evidence, limits: Indicators) -> flo
     highest ratio of all parts.
     """
     parts = evidence.by_part.values() if rule.judges_parts else ()
-    values = [rule.utilization(each, limits) for each in (evidence, *parts)]
-    return highest(values)
+    return highest(rule.utilization(each, limits) for each in (evidence, *parts))
 
 
 def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:

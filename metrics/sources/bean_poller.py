@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.sources.beans import (
     ARGUMENTS,
     AT_START,
@@ -171,9 +172,7 @@ def _matches(reading: Reading, bean: str) -> str | None:
 def match_values(readings: Iterable[Reading], values: Iterable[BeanValue]) -> dict[str, Any]:
     """Name of a reading → its value, from all attributes and items in a node's answer."""
     readings = tuple(readings)
-    by_attribute: dict[tuple[str, str | None], list[Reading]] = {}
-    for reading in readings:
-        by_attribute.setdefault((reading.attribute, reading.key), []).append(reading)
+    by_attribute = grouped(((each.attribute, each.key), each) for each in readings)
     given = {}
     for each in values:
         for reading in by_attribute.get((each.attribute, each.key), ()):
@@ -352,9 +351,7 @@ class BeanPoller(BeanSource[Address]):
     def _read(
         self, endpoint: Address, readings: Sequence[Reading], timeout_s: float
     ) -> dict[str, Any]:
-        beans: dict[str, list[str]] = {}
-        for name, attribute in dict.fromkeys((r.object_name, r.attribute) for r in readings):
-            beans.setdefault(name, []).append(attribute)
+        beans = grouped(dict.fromkeys((r.object_name, r.attribute) for r in readings))
         return match_values(readings, self.poll(endpoint, beans, timeout_s))
 
     def close(self) -> None:

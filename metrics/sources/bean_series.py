@@ -32,7 +32,7 @@ from metrics.sources.rules import ACTIVE_CONTROLLER, BROKER_HANDLER_IDLE_NS, NOD
 
 _OTHER_SYMBOLS = re.compile(r"[^a-z0-9]")
 _PERIOD, _SHARE = "PerSec", "Percent"
-_COUNTED = ("Count",)
+_COUNTED: tuple[str, ...] = ("Count",)
 _NAMES_MAX = 100_000
 """Highest number of names and series in the cache. Many brokers show the same series."""
 _RATES = ("oneminuterate", "fiveminuterate", "fifteenminuterate", "meanrate", "rate")
@@ -238,12 +238,6 @@ def _name_values(value: str) -> tuple[str, ...]:
     return (whole, *(each for each in short if each != whole))
 
 
-def _group(object_name: str, *, is_histogram: bool) -> str:
-    if is_histogram:
-        return "histogram"
-    return next((end for end in (_PERIOD, _SHARE) if object_name.endswith(end)), "other")
-
-
 def _bean(reading: str, bean: Bean) -> _Bean:
     domain, _, keys = bean.object_name.partition(":")
     parts = []
@@ -255,27 +249,24 @@ def _bean(reading: str, bean: Bean) -> _Bean:
         parts.append(_Part(squeezed(key), values))
     is_histogram = bean.kind is Kind.HISTOGRAM
     if is_histogram:
-        attributes: tuple[str, ...] = _COUNTED
+        group, attributes = "histogram", _COUNTED
     else:
+        group = next((e for e in (_PERIOD, _SHARE) if bean.object_name.endswith(e)), "other")
         named = filter(None, (bean.attribute, bean.earlier))
         attributes = tuple(f"{each}{bean.key or ''}" for each in named)
-    group = _group(bean.object_name, is_histogram=is_histogram)
     return _Bean(reading, squeezed(domain), tuple(parts), attributes, is_histogram, group)
 
 
 def _beans() -> Iterator[_Bean]:
-    roles = (Role.BROKER, Role.CONTROLLER)
-    handlers = {"4.2": BROKER_HANDLER_IDLE_NS, "4.1": HANDLER_IDLE_NS}
-    seen: set[tuple[str, str]] = set()
-    for version, handler in handlers.items():
-        for bean in beans_for(version, roles):
-            if bean.name == PRODUCE_ERRORS:  # most are always 0, so no poll shows a count
-                continue
-            is_handler = bean.name in {HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS}
-            reading = handler if is_handler else bean.name
-            if (reading, bean.object_name + bean.attribute) not in seen:
-                seen.add((reading, bean.object_name + bean.attribute))
-                yield _bean(reading, bean)
+    of_handlers = {HANDLER_IDLE_NS, SHARED_HANDLER_IDLE_NS}
+    named = (
+        (handler if bean.name in of_handlers else bean.name, bean)
+        for version, handler in (("4.2", BROKER_HANDLER_IDLE_NS), ("4.1", HANDLER_IDLE_NS))
+        for bean in beans_for(version, Role)
+        if bean.name != PRODUCE_ERRORS  # most are always 0, so no poll shows a count
+    )
+    for reading, bean in dict.fromkeys(named):
+        yield _bean(reading, bean)
     active = "kafka.controller:type=KafkaController,name=ActiveControllerCount"
     yield _bean(ACTIVE_CONTROLLER, Bean(ACTIVE_CONTROLLER, active, Kind.GAUGE))
     info = "kafka.server:type=app-info,id=*"

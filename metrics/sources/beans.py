@@ -189,6 +189,11 @@ def _gauge(name: str, object_name: str, attribute: str = "Value", key: str | Non
     return Bean(name, object_name, Kind.GAUGE, attribute, key)
 
 
+def _request_time(name: str, phase: str, request: str) -> Bean:
+    bean = f"kafka.network:type=RequestMetrics,name={phase},request={request}"
+    return Bean(name, bean, Kind.HISTOGRAM)
+
+
 def _jvm() -> list[Bean]:
     system = "java.lang:type=OperatingSystem"
     memory = "java.lang:type=Memory"
@@ -205,11 +210,7 @@ def _jvm() -> list[Bean]:
 
 def _request_times() -> list[Bean]:
     return [
-        Bean(
-            f"{request}_{phase}_ms",
-            f"kafka.network:type=RequestMetrics,name={bean_phase},request={bean_request}",
-            Kind.HISTOGRAM,
-        )
+        _request_time(f"{request}_{phase}_ms", bean_phase, bean_request)
         for request, bean_request in REQUESTS.items()
         for phase, bean_phase in PHASES.items()
     ]
@@ -221,11 +222,7 @@ def _shared_handlers() -> list[Bean]:
     """
     return [
         *(
-            Bean(
-                controller_request(each),
-                f"kafka.network:type=RequestMetrics,name=LocalTimeMs,request={each}",
-                Kind.HISTOGRAM,
-            )
+            _request_time(controller_request(each), "LocalTimeMs", each)
             for each in CONTROLLER_REQUESTS
         ),
         Bean(NETWORK_REQUESTS, _PROCESSORS, Kind.COUNTER, "response-total"),

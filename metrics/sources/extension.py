@@ -58,27 +58,25 @@ class ExtensionSource:
         try:
             self._source.open()
             found = dict(self._source.nodes)
+            if not found or not all(isinstance(node, NodeInfo) for node in found.values()):
+                raise ConfigError(
+                    f"{self._what} found {found or 'no nodes'}; expected a NodeInfo for each "
+                    "broker; report it to the authors of the package, or uninstall it"
+                )
         except RedlineError:
             self.close()
             raise
         except Exception as error:
             self.close()
             raise explain_failure(self._what, error) from error
-        if not found or not all(isinstance(node, NodeInfo) for node in found.values()):
-            self.close()
-            raise ConfigError(
-                f"{self._what} found {found or 'no nodes'}; expected a NodeInfo for each broker; "
-                "report it to the authors of the package, or uninstall it"
-            )
 
     def sample_all(self) -> list[BrokerSample]:
         """One sample of each node, as `MetricsSource.sample_all` describes."""
         try:
-            samples = [_checked(each) for each in self._source.sample_all()]
+            return [_checked(each) for each in self._source.sample_all()]
         except Exception as error:  # noqa: BLE001 - code of others may raise anything
             text = f"{self._what} failed with {type(error).__name__}: {error}"
             return [BrokerSample(node, time.time(), error=text) for node in self.nodes]
-        return samples
 
     def close(self) -> None:
         """Close the package's source. An error is logged."""

@@ -18,10 +18,11 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Protocol, runtime_checkable
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.sources.beans import (
     CONTROLLER_HANDLER_NS,
     EVERY_BEAN,
@@ -109,12 +110,12 @@ def _key(polls: Sequence[Readings]) -> str:
 
 def _readings_of_each(rounds: Sequence[Sequence[BrokerSample]]) -> dict[int, list[Readings]]:
     """Broker id → its readings in each poll, for the brokers that answered all polls."""
-    found: dict[int, list[Readings]] = {}
-    for samples in rounds:
-        for each in samples:
-            values = _read(each.values)
-            if HANDLER_IDLE_NS in values or SHARED_HANDLER_IDLE_NS in values:
-                found.setdefault(each.broker_id, []).append(values)
+    shown = ((each.broker_id, _read(each.values)) for each in chain.from_iterable(rounds))
+    found = grouped(
+        (broker, values)
+        for broker, values in shown
+        if HANDLER_IDLE_NS in values or SHARED_HANDLER_IDLE_NS in values
+    )
     return {node: polls for node, polls in found.items() if len(polls) == len(rounds) > 1}
 
 
@@ -155,12 +156,8 @@ def fallen_counter(before: BrokerSample, after: BrokerSample) -> str | None:
 
 def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tuple[int, str]]:
     """Pairs (node id, reason) of the nodes for which several processes answered."""
-    by_node: dict[int, list[BrokerSample]] = {}
-    for samples in rounds:
-        for each in samples:
-            if each.error is None:
-                by_node.setdefault(each.broker_id, []).append(each)
-    for node, polls in by_node.items():
+    answers = (each for each in chain.from_iterable(rounds) if each.error is None)
+    for node, polls in grouped((each.broker_id, each) for each in answers).items():
         for before, after in pairwise(polls):
             reason = other_process(before, after) or fallen_counter(before, after)
             if reason is not None:

@@ -193,19 +193,22 @@ _GUARD, _FILTER, _POLLER = "RedlineJmxGuard", "RedlineJmxFilter", "RedlineJmxPol
 _SOCKETS = "SslRMIClientSocketFactory"
 
 
-def unreachable(endpoint: JmxEndpoint, error: str) -> ConfigError:
-    """The error for a node that did not answer, with a remedy."""
-    remedy = next((remedy for sign, remedy in LOCKS.items() if sign in error), None)
-    if remedy is not None:
+class _JmxSource(BeanSource[JmxEndpoint]):
+    """A source that reads JMX itself, with the error for a node that does not answer."""
+
+    def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
+        """The error for a node that does not answer `open`, with a remedy."""
+        remedy = next((remedy for sign, remedy in LOCKS.items() if sign in error), None)
+        if remedy is not None:
+            return ConfigError(
+                f"JMX of broker {endpoint.node_id} at {endpoint.address} {remedy} ({brief(error)})"
+            )
         return ConfigError(
-            f"JMX of broker {endpoint.node_id} at {endpoint.address} {remedy} ({brief(error)})"
+            f"broker {endpoint.node_id} does not answer JMX at {endpoint.address}: "
+            f"{brief(error)}. Its metrics are required to judge a load. Start it with "
+            f"JMX_PORT={endpoint.port} and -Djava.rmi.server.hostname={endpoint.host}, open that "
+            "port to this machine, or correct jmx.endpoints of the cluster's file in conf/clusters"
         )
-    return ConfigError(
-        f"broker {endpoint.node_id} does not answer JMX at {endpoint.address}: {brief(error)}. "
-        f"Its metrics are required to judge a load. Start it with JMX_PORT={endpoint.port} "
-        f"and -Djava.rmi.server.hostname={endpoint.host}, open that port to this machine, or "
-        f"correct jmx.endpoints of the cluster's file in conf/clusters"
-    )
 
 
 def parse_answers(text: str) -> list[BeanAnswer]:
@@ -225,7 +228,7 @@ def plan_text(readings: Iterable[Reading]) -> str:
     return "\n".join(f"{r.name}\t{r.object_name}\t{r.attribute}\t{r.key or ''}" for r in readings)
 
 
-class DriverJvmSource(BeanSource[JmxEndpoint]):
+class DriverJvmSource(_JmxSource):
     """A source that reads JMX with the driver's JVM.
 
     Args:
@@ -267,10 +270,6 @@ class DriverJvmSource(BeanSource[JmxEndpoint]):
             self._poller.useTls()
         for endpoint in self._endpoints:
             self._poller.add(endpoint.node_id, endpoint.url)
-
-    def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
-        """The error for a node that does not answer `open`, with a remedy."""
-        return unreachable(endpoint, error)
 
     def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
         for node_id, own in readings.items():
@@ -348,7 +347,7 @@ def ask(
 logging.getLogger("jmxquery").setLevel(logging.CRITICAL)
 
 
-class JmxQuerySource(BeanPoller[JmxEndpoint]):
+class JmxQuerySource(_JmxSource, BeanPoller[JmxEndpoint]):
     """A source that reads JMX with a new JVM for each broker and each sample.
 
     Args:
@@ -380,10 +379,6 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
         self._access = access
         self._java = java
 
-    def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
-        """The error for a node that does not answer `open`, with a remedy."""
-        return unreachable(endpoint, error)
-
     def poll(
         self, endpoint: JmxEndpoint, beans: Mapping[str, Sequence[str]], timeout_s: float
     ) -> Iterator[BeanValue]:
@@ -393,14 +388,12 @@ class JmxQuerySource(BeanPoller[JmxEndpoint]):
         connection = jmxquery.JMXConnection(endpoint.url, java_path=self._java)
         try:
             results = ask(connection, queries, self._access, timeout_s)
-        except subprocess.TimeoutExpired as error:
-            raise PollError(f"no answer within {timeout_s:g} s") from error
         except subprocess.CalledProcessError as error:
             output = error.stdout or error.stderr or b""
             raise PollError(output.decode(errors="replace").strip()) from error
         except FileNotFoundError as error:
             raise PollError(f"{self._java!r} is not on the PATH; install Java 17") from error
-        except ValueError as error:  # the JSON is cut off
+        except (subprocess.TimeoutExpired, ValueError) as error:  # the JSON may be cut off
             raise PollError(f"no answer within {timeout_s:g} s") from error
         if not results:
             raise PollError(f"no answer within {timeout_s:g} s")

@@ -39,11 +39,6 @@ JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
 """Names of the facts that the labels of the JVM's series show. The names have the order of the
 labels in the rule sets."""
 
-_REMEDY = (
-    ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, or "
-    "correct metrics.prometheus of the cluster's file"
-)
-
 
 class PrometheusSource:
     """Scrapes the exporters of all brokers.
@@ -62,7 +57,10 @@ class PrometheusSource:
     """
 
     name = "prometheus"
-    remedy: ClassVar[str] = _REMEDY
+    remedy: ClassVar[str] = (
+        ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, "
+        "or correct metrics.prometheus of the cluster's file"
+    )
     correction: ClassVar[str] = "correct metrics.prometheus.endpoints"
 
     def __init__(
@@ -188,9 +186,9 @@ class PrometheusSource:
         if ids and str(node_id) not in ids:
             other = f"node {', '.join(sorted(ids))} answers at the address of node {node_id}"
             return BrokerSample(node_id, scrape.at_s, error=other)
-        node, values = self.nodes.get(node_id), scrape.values
-        is_shared = node is not None and node.roles >= _COMBINED
-        if node is not None and node.rates:
+        node, values = self.nodes[node_id], scrape.values
+        is_shared = node.roles >= _COMBINED
+        if node.rates:
             most = SHARED_IDLE_MOST if is_shared else IDLE_MOST
             values = self._counts[node_id].counted(values, scrape.at_s, most)
         values = with_handlers(values, scrape.at_s, is_shared=is_shared)

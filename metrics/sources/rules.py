@@ -17,6 +17,7 @@ from functools import cache, cached_property, lru_cache
 from typing import Any
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.sources.beans import (
     CONTROLLER_EPOCH,
     EVERY_BEAN,
@@ -222,12 +223,11 @@ class RuleSet:
         """An index: name of a series → selectors for this name. Exporters may show 10,000 series,
         so the index is needed.
         """
-        index: dict[str, list[_Candidate]] = {_ANY: []}
-        for reading, selectors in self.selectors.items():
-            for rank, selector in enumerate(selectors):
-                key = _ANY if "*" in selector.name else selector.name
-                index.setdefault(key, []).append((reading, rank, selector))
-        return index
+        return {_ANY: []} | grouped(
+            (_ANY if "*" in selector.name else selector.name, (reading, rank, selector))
+            for reading, selectors in self.selectors.items()
+            for rank, selector in enumerate(selectors)
+        )
 
 
 def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Protocol, TypeVar
 from urllib.parse import urlencode
 
@@ -320,29 +319,19 @@ class Scrapers:
 
     def open(self, probe: Callable[[Scraper], Probed]) -> list[Probed]:
         """The result of `probe` for each scraper, in order, or the first error of `probe`."""
-        threads = ThreadPoolExecutor(len(self._scrapers), self._name)
-        self._threads = threads
+        self._threads = ThreadPoolExecutor(len(self._scrapers), self._name)
         try:
-            asked = [
-                threads.submit(_then, free.release, partial(probe, scraper))
-                for scraper, free in self._in_turn(OPEN_DEADLINE_S)
-            ]
-            return [each.result() for each in asked]
+            begun = list(self._begin(probe, self._scrapers, OPEN_DEADLINE_S))
+            return [running.result() for _, running in begun]
         except BaseException:
             self.close()
             raise
 
     def scrape_all(self) -> list[Scrape]:
         """One scrape of each exporter, in order. A failed scrape has an error."""
-        if self._threads is None:
-            raise RuntimeError("the source is not open")
         ends_s = time.monotonic() + self._deadline_s
-        for scraper, free in self._in_turn(self._deadline_s):
-            if scraper in self._running:  # the last request has no answer yet
-                free.release()
-                continue
-            scrape = partial(scraper.scrape, self._deadline_s)
-            running = self._threads.submit(_then, free.release, scrape)
+        idle = [each for each in self._scrapers if each not in self._running]
+        for scraper, running in self._begin(self._scrape, idle, self._deadline_s):
             self._running[scraper] = (self._clock(), running)
         return [self._finish(scraper, ends_s) for scraper in self._scrapers]
 
@@ -355,15 +344,24 @@ class Scrapers:
             if scraper not in self._running:
                 scraper.close()
 
-    def _in_turn(self, deadline_s: float) -> Iterator[tuple[Scraper, threading.Semaphore]]:
-        """Yield each scraper when its scrape may begin, with a semaphore that the scrape must
-        release at its end.
+    def _begin(
+        self, work: Callable[[Scraper], Probed], scrapers: Iterable[Scraper], deadline_s: float
+    ) -> Iterator[tuple[Scraper, Future[Probed]]]:
+        """Begin the work of each scraper when a place is free, and yield the scraper with its
+        work.
         """
-        step_s = deadline_s / 2 / max(1, len(self._scrapers))
+        if self._threads is None:
+            raise RuntimeError("the source is not open")
+        step_s = deadline_s / 2 / len(self._scrapers)
         free = threading.Semaphore(SCRAPES_IN_PARALLEL)
-        for scraper in self._scrapers:
+        for scraper in scrapers:
             free.acquire(timeout=step_s)
-            yield scraper, free
+            running = self._threads.submit(work, scraper)
+            running.add_done_callback(lambda _: free.release())
+            yield scraper, running
+
+    def _scrape(self, scraper: Scraper) -> Scrape:
+        return scraper.scrape(self._deadline_s)
 
     def _finish(self, scraper: Scraper, ends_s: float) -> Scrape:
         begun_s, running = self._running[scraper]
@@ -385,10 +383,3 @@ class Scrapers:
             threads.shutdown(wait=False, cancel_futures=True)
             for scraper in self._scrapers:
                 scraper.close()
-
-
-def _then(last: Callable[[], None], work: Callable[[], Probed]) -> Probed:
-    try:
-        return work()
-    finally:
-        last()

@@ -27,6 +27,7 @@ from enum import Enum
 from functools import cached_property
 from itertools import pairwise
 
+from metrics.common.grouping import grouped
 from metrics.sources.bean_series import Candidate, Meaning, candidates_of, may_be_reading, squeezed
 from metrics.sources.beans import FROM_FIRST_USE, REQUESTS
 from metrics.sources.exposition import Poll, number_of, parse_series, series_of
@@ -173,12 +174,10 @@ class Choices:
     @property
     def refusals(self) -> tuple[str, ...]:
         """One clause for each reason to refuse series, with the first refused reading."""
-        first: dict[str, list[Refusal]] = {}
-        for each in self.refused:
-            first.setdefault(each.why, []).append(each)
+        by_reason = grouped((each.why, each) for each in self.refused)
         return tuple(
-            f"{one.text} (and {len(others)} more readings)" if others else one.text
-            for one, *others in first.values()
+            f"{first.text} (and {len(others)} more readings)" if others else first.text
+            for first, *others in by_reason.values()
         )
 
     @property
@@ -317,14 +316,11 @@ def choose(polls: Sequence[Poll]) -> Choices:
         polls: polls of a page, the earliest first.
     """
     groups = _groups(polls)
-    by_reading: dict[str, list[_Group]] = {}
-    for group in groups:
-        by_reading.setdefault(group.reading, []).append(group)
     chosen: dict[str, tuple[Selector, ...]] = {}
     refused: dict[str, Refusal] = {}
     preferred: list[str] = []
     unproven: set[str] = set()
-    for reading, all_shown in by_reading.items():
+    for reading, all_shown in grouped((each.reading, each) for each in groups).items():
         shown = [group for group in all_shown if group.has_number]
         if not shown and reading not in IDLE_METERS:
             continue
@@ -419,10 +415,11 @@ def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], b
     shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
     ends = {each.end for each, found in shown if found is _Evidence.RATE}
     ends -= {each.end for each, found in shown if found is _Evidence.OTHER}
-    rates: dict[str, list[_Group]] = {}
-    for each, found in shown:
-        if found is _Evidence.RATE or (found is _Evidence.ZERO and each.end in ends):
-            rates.setdefault(each.reading, []).append(each)
+    rates = grouped(
+        (each.reading, each)
+        for each, found in shown
+        if found is _Evidence.RATE or (found is _Evidence.ZERO and each.end in ends)
+    )
     chosen: dict[str, tuple[Selector, ...]] = {
         meter: (alike[0].rate,)
         for meter, alike in rates.items()
@@ -471,11 +468,13 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
             printed = [page.get(series, [""]) for page in pages]
             group.printed.append([texts[0] for texts in printed])
             group.is_doubled |= any(len({*map(number_of, texts)}) > 1 for texts in printed)
-    families: dict[tuple[str, ...], list[_Group]] = {}
     for group in found.values():
         group.shows = group.behavior()
-        if group.reading not in IDLE_METERS and _is_uncertain(group):
-            families.setdefault(group.candidate.family, []).append(group)
+    families = grouped(
+        (group.candidate.family, group)
+        for group in found.values()
+        if group.reading not in IDLE_METERS and _is_uncertain(group)
+    )
     for same in families.values():
         together = _joint([*(each.shows for each in same), *_behaviors_of_phases(same)])
         for group in same:
@@ -485,12 +484,12 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
 
 def _printed_numbers(text: str) -> dict[str, list[str]]:
     """Series that may be a reading → texts of the series' numbers, in the order of the page."""
-    found: dict[str, list[str]] = {}
-    for line in text.split("\n"):
-        series = series_of(line)
-        if series and may_be_reading(series.partition("{")[0]):
-            found.setdefault(series, []).append(line[len(series) :])
-    return found
+    lines = ((series_of(line), line) for line in text.split("\n"))
+    return grouped(
+        (series, line[len(series) :])
+        for series, line in lines
+        if series and may_be_reading(series.partition("{")[0])
+    )
 
 
 def _constant_labels(series: Iterable[str]) -> frozenset[tuple[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from metrics.common.grouping import grouped
 from metrics.sources.beans import (
     CONTROLLER_QUEUE_MS,
     GC_MS,
@@ -129,10 +130,8 @@ def shortcomings(nodes: Mapping[int, NodeInfo], interval_s: float) -> tuple[str,
 
 def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
     """One sentence for each reason to refuse a reading's series on an exporter's page."""
-    brokers: dict[str, list[int]] = {}
-    for node in sorted(nodes, key=lambda each: each.node_id):
-        for clause in node.refused:
-            brokers.setdefault(clause, []).append(node.node_id)
+    ordered = sorted(nodes, key=lambda each: each.node_id)
+    brokers = grouped((clause, node.node_id) for node in ordered for clause in node.refused)
     for clause, ids in brokers.items():
         yield (
             f"{clause} ({named_brokers(ids)}); to read it, set metrics.prometheus.rules to a rule "

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from metrics.columns import row_of
-from metrics.traffic.clients import ConsumerOptions
 from metrics.traffic.pattern import TrafficPattern
 
 SCALE_UNITS = 100
@@ -29,6 +28,7 @@ def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
     if not parts:
         raise ValueError("a mix has no parts; expected at least one")
     largest = max(parts, key=lambda each: each.mb_per_s)
+    most_groups = max((each.consumers for each in parts), key=lambda each: each.groups)
     producers = sum(each.producers for each in parts)
     records_per_s = sum(each.records_per_s for each in parts)
     return replace(
@@ -40,7 +40,7 @@ def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
             rate_records_per_s=records_per_s / producers,
             part="",
         ),
-        consumers=_consumers_of(parts),
+        consumers=replace(most_groups, groups=sum(each.consumers.groups for each in parts)),
         point_message_bytes=mean_message_bytes([each.at_scale_1 or each for each in parts]),
         parts=tuple(parts),
         at_scale_1=None,
@@ -52,15 +52,6 @@ def mean_message_bytes(parts: Sequence[TrafficPattern]) -> int:
     """Mean message size over all parts, weighted by their rates [B]."""
     records_per_s = sum(each.records_per_s for each in parts)
     return max(1, round(1e6 * sum(each.mb_per_s for each in parts) / records_per_s))
-
-
-def _consumers_of(parts: Sequence[TrafficPattern]) -> ConsumerOptions:
-    """The options of the part that has the most consumer groups.
-
-    The number of groups is the total of all parts.
-    """
-    most = max((each.consumers for each in parts), key=lambda each: each.groups)
-    return replace(most, groups=sum(each.consumers.groups for each in parts))
 
 
 def _options_of(part: TrafficPattern) -> str:

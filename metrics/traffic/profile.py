@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-_ROUNDING_S = 1e-9
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class RateProfile:
         if passed_s <= 0:
             return passed_s / first if first else 0.0
         cycles, rest = divmod(passed_s, self._passed[-1])
-        if cycles and rest < _ROUNDING_S:  # the end of a cycle
+        if cycles and rest < _ROUNDING:  # the end of a cycle
             cycles, rest = cycles - 1, self._passed[-1]
         index = max(1, bisect_left(self._passed, rest)) - 1
         (begin_s, share), (end_s, later) = self.points[index], self.points[index + 1]
@@ -93,9 +93,6 @@ class RateProfile:
         root = max(0.0, share**2 + 2 * slope * wanted) ** 0.5
         into_s = 2 * wanted / (share + root) if share + root else 0.0
         return cycles * self.length_s + begin_s + min(into_s, end_s - begin_s)
-
-
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)

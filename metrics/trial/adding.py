@@ -13,17 +13,16 @@ dataclasses are added. `Annotated` with one of the constants of this module sele
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache, reduce
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from hdrh.histogram import HdrHistogram
 
 from metrics.columns import Column
+from metrics.common.grouping import grouped
 
 LARGEST = "largest"
 """The result for all tasks is their largest value, instead of a sum."""
@@ -65,29 +64,22 @@ def _added(parts: Sequence[Any], rule: str | None) -> Any:
             return tuple(sum(point) for point in zip(*known, strict=False))
         return tuple(each for part in known for each in part)
     if isinstance(first, Mapping):
-        return _maps_added(known)
+        by_key = grouped(item for each in known for item in each.items())
+        return {key: _added(values, None) for key, values in by_key.items()}
     if hasattr(first, "plus"):
         return reduce(lambda one, other: one.plus(other), known)
-    if dataclasses.is_dataclass(first):
+    if is_dataclass(first):
         kind: Any = type(first)
         rules = _rules(kind)
         values = {
             item.name: _added([getattr(part, item.name) for part in known], rules[item.name])
-            for item in dataclasses.fields(kind)
+            for item in fields(kind)
         }
         return kind(**values)
     return sum(known[1:], start=first)
 
 
-def _maps_added(maps: Sequence[Mapping[Any, Any]]) -> dict[Any, Any]:
-    found: dict[Any, list[Any]] = {}
-    for each in maps:
-        for key, value in each.items():
-            found.setdefault(key, []).append(value)
-    return {key: _added(values, None) for key, values in found.items()}
-
-
-@functools.cache
+@cache
 def _rules(kind: Any) -> dict[str, str | None]:
     """Field → the constant that selects the field's rule; None for the default rule."""
     hints = get_type_hints(kind, include_extras=True)

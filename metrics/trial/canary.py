@@ -5,10 +5,11 @@ the load.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+
+from metrics.common.grouping import grouped
 
 SLICE_S = 1.0
 """Length of a slice of a window [s]."""
@@ -94,11 +95,8 @@ def canary_windows(
     )
 
 
-def _by_broker(times: Iterable[CanaryTime]) -> defaultdict[int, list[CanaryTime]]:
-    found = defaultdict[int, list[CanaryTime]](list)
-    for each in times:
-        found[each.broker_id].append(each)
-    return found
+def _by_broker(times: Iterable[CanaryTime]) -> dict[int, list[CanaryTime]]:
+    return grouped((each.broker_id, each) for each in times)
 
 
 def _acked_ms(times: Iterable[CanaryTime]) -> list[float]:
@@ -203,7 +201,7 @@ def worst_of(
             broker, p99_ms(_acked_ms(seen)), p99_ms(rest_ms), _failed(seen), _failed(rest[broker])
         )
         for broker, seen in recent.items()
-        if len(rest_ms := _acked_ms(rest[broker])) >= REST_LEAST
+        if len(rest_ms := _acked_ms(rest.get(broker, []))) >= REST_LEAST
     ]
     return max(found, key=lambda each: (each.fails, each.p99_ms), default=None)
 

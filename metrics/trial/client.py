@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
 from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, restored
+from metrics.common.grouping import grouped
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.trial.adding import (
@@ -243,10 +244,11 @@ def quota_window(samples: Iterable[HostSample], start_s: float, end_s: float) ->
         samples: samples of the hosts with tasks, in any order; samples outside the window are
             ignored.
     """
-    by_host: dict[str, list[HostSample]] = {}
-    for each in sorted(samples, key=lambda sample: sample.at_s):
-        if start_s <= each.at_s <= end_s and readings.QUOTA_PERIODS in each.values:
-            by_host.setdefault(each.host, []).append(each)
+    by_host = grouped(
+        (each.host, each)
+        for each in sorted(samples, key=lambda sample: sample.at_s)
+        if start_s <= each.at_s <= end_s and readings.QUOTA_PERIODS in each.values
+    )
     found = []
     for host, own in by_host.items():
         periods, stopped, stopped_s = (
@@ -368,12 +370,11 @@ def clock_changes(
 def _furthest_by_host(
     offsets_by_task: Iterable[tuple[str, ClockOffset | None]],
 ) -> list[tuple[str, ClockOffset]]:
-    by_host: dict[str, list[ClockOffset]] = {}
-    for host, offset in offsets_by_task:
-        if offset is not None:
-            by_host.setdefault(host, []).append(offset)
-    worst = ((host, furthest(offsets)) for host, offsets in sorted(by_host.items()))
-    return [(host, offset) for host, offset in worst if offset is not None]
+    by_host = grouped((host, offset) for host, offset in offsets_by_task if offset is not None)
+    return [
+        (host, max(offsets, key=lambda each: each.least_s))
+        for host, offsets in sorted(by_host.items())
+    ]
 
 
 EDGE_DEVIATIONS = 3.0
@@ -509,9 +510,7 @@ class ClientWindow:
     @property
     def achieved_share(self) -> float | None:
         """Acknowledged records divided by offered records [ratio]; None if none was offered."""
-        if not self.counts.offered_records:
-            return None
-        return self.counts.acked_records / self.counts.offered_records
+        return over(self.counts.acked_records, self.counts.offered_records)
 
     @property
     def shortfall_records(self) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import linear_regression
 from typing import Annotated
 
 from metrics.columns import Flat, column
+from metrics.common.grouping import grouped
 from metrics.trial.adding import FIRST, LARGEST, POINT_BY_POINT, Histogram, Quantiles, total
 
 LAG_INTERVAL_S = 0.5
@@ -138,9 +139,7 @@ class GroupWindow:
 
 def group_windows(shares: Iterable[GroupShare]) -> tuple[GroupWindow, ...]:
     """One window for each group, in the order of the group numbers."""
-    by_group: dict[int, list[GroupShare]] = defaultdict(list)
-    for share in shares:
-        by_group[share.counts.group].append(share)
+    by_group = grouped((share.counts.group, share) for share in shares)
     return tuple(GroupWindow.of(total(by_group[group])) for group in sorted(by_group))
 
 

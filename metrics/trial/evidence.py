@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from statistics import fmean
 from typing import Annotated
 
@@ -23,7 +22,7 @@ from metrics.trial.canary import CanaryWindow
 from metrics.trial.client import ClientWindow
 from metrics.trial.others import OtherLoad
 from metrics.trial.sockets import SocketCounts
-from metrics.windows.broker import BrokerWindow, busiest_of
+from metrics.windows.broker import BrokerWindow, busiest_of, highest, over, scaled, whole
 from metrics.windows.host import HostUse, HostWindow, host_use_table
 from metrics.windows.use import Resource, ResourceUse, use_table
 from metrics.windows.write_back import WriteBackWindow
@@ -297,18 +296,6 @@ class Evidence:
         """Part of a mix → this evidence with only the clients of the part; empty without a mix."""
         return {name: replace(self, client=own) for name, own in self.client.parts.items()}
 
-    def hosts_of(self, broker_id: int) -> tuple[HostWindow, ...]:
-        """The windows of a broker's host, one window for each name of the host."""
-        return self._hosts_by_broker.get(broker_id, ())
-
-    @cached_property
-    def _hosts_by_broker(self) -> dict[int, tuple[HostWindow, ...]]:
-        found: dict[int, tuple[HostWindow, ...]] = {}
-        for host in self.hosts:
-            for broker_id in host.brokers:
-                found[broker_id] = (*found.get(broker_id, ()), host)
-        return found
-
     @property
     def broker_resident_bytes(self) -> float | None:
         """Largest memory of a broker's process [B]; None if hosts do not show it."""
@@ -363,8 +350,7 @@ class Evidence:
         """
         if self.any_isr_changed_share is not None:
             return self.any_isr_changed_share
-        known = [w.isr_changed_share for w in self.brokers if w.isr_changed_share is not None]
-        return max(known, default=None)
+        return highest(each.isr_changed_share for each in self.brokers)
 
     @column
     def follower_lag_growth_share(self) -> float | None:
@@ -394,11 +380,8 @@ class Evidence:
         the framing adds. The result is None if a broker does not show its received bytes, or if no
         record was acknowledged.
         """
-        taken = [each.bytes_in_per_s for each in self.brokers]
-        achieved = self.client.achieved_mb_per_s
-        if not taken or None in taken or not achieved:
-            return None
-        return sum(filter(None, taken)) / (achieved * 1e6)
+        taken = whole([each.bytes_in_per_s for each in self.brokers])
+        return over(taken, scaled(self.client.achieved_mb_per_s, 1e6))
 
     @property
     def broker_cpu_s_per_mb(self) -> float | None:

@@ -15,6 +15,7 @@ from statistics import fmean
 from metrics.sources.beans import PRODUCE_ERRORS, TICKED_S
 from metrics.sources.sample import BrokerSample
 from metrics.trial.client import ClientWindow, Counts
+from metrics.windows.broker import whole
 
 MESSAGES_LEAST_PER_S = 50.0
 BYTES_LEAST_PER_S = 100_000.0
@@ -87,39 +88,39 @@ class ClientTraffic:
         """
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
-        grown: list[tuple[float, float, float | None]] = []
-        errors: list[float | None] = []
-        lasted_s: list[float] = []
+        found = []
         for broker_id in broker_ids:
             if broker_id not in before or broker_id not in after:
                 return None
-            first, last = before[broker_id], after[broker_id]
-            messages, written, read = (
-                _grown(first, last, name) for name in ("messages_in", "bytes_in", "bytes_out")
-            )
-            if messages is None or written is None or last.at_s <= first.at_s:
+            own = cls._of_broker(before[broker_id], after[broker_id])
+            if own is None:
                 return None
-            errors.append(_grown_errors(first, last))
-            if f"{TICKED_S}:messages_in" in last.values:
-                ticks_s = [_grown(first, last, f"{TICKED_S}:{name}") for name in _WRITES]
-                if 0 in ticks_s:
-                    return None
-                if ticks_s[0] and ticks_s[1]:
-                    grown.append((messages, written * ticks_s[0] / ticks_s[1], read))
-                    lasted_s.append(ticks_s[0])
-                    continue
-            grown.append((messages, written, read))
-            lasted_s.append(last.at_s - first.at_s)
-        if not lasted_s:
+            found.append(own)
+        if not found:
             return None
-        reads = [read for _, _, read in grown]
         return cls(
-            fmean(lasted_s),
-            sum(messages for messages, _, _ in grown),
-            sum(written for _, written, _ in grown),
-            None if None in reads else sum(filter(None, reads)),
-            None if None in errors else sum(filter(None, errors)),
+            fmean(each.duration_s for each in found),
+            sum(each.messages for each in found),
+            sum(each.log_bytes for each in found),
+            whole([each.read_bytes for each in found]),
+            whole([each.errors for each in found]),
         )
+
+    @classmethod
+    def _of_broker(cls, first: BrokerSample, last: BrokerSample) -> ClientTraffic | None:
+        messages, written, read = (
+            _grown(first, last, name) for name in ("messages_in", "bytes_in", "bytes_out")
+        )
+        lasted_s = last.at_s - first.at_s
+        if messages is None or written is None or lasted_s <= 0:
+            return None
+        if f"{TICKED_S}:messages_in" in last.values:
+            ticks_s = [_grown(first, last, f"{TICKED_S}:{name}") for name in _WRITES]
+            if 0 in ticks_s:
+                return None
+            if ticks_s[0] and ticks_s[1]:
+                lasted_s, written = ticks_s[0], written * ticks_s[0] / ticks_s[1]
+        return cls(lasted_s, messages, written, read, _grown_errors(first, last))
 
 
 def _grown_errors(first: BrokerSample, last: BrokerSample) -> float | None:
@@ -395,18 +396,18 @@ class OtherLoad:
         """Bytes that other clients wrote in the trial, with their standard deviation before the
         trial [B/s].
         """
-        if self.bytes_per_s is None:
-            return None
-        return Rate(self.bytes_per_s, self.at_rest_bytes_deviation_per_s or 0.0)
+        return _rate(self.bytes_per_s, self.at_rest_bytes_deviation_per_s)
 
     @property
     def read(self) -> Rate | None:
         """Bytes that other clients fetched in the trial, with their standard deviation before the
         trial [B/s].
         """
-        if self.read_bytes_per_s is None:
-            return None
-        return Rate(self.read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s or 0.0)
+        return _rate(self.read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s)
+
+
+def _rate(mean: float | None, deviation: float | None) -> Rate | None:
+    return None if mean is None else Rate(mean, deviation or 0.0)
 
 
 def _bytes_of_transactions(counts: Counts) -> float:

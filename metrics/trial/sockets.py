@@ -8,6 +8,7 @@ from typing import Annotated
 
 from metrics.columns import column
 from metrics.trial.adding import LARGEST, SMALLEST
+from metrics.windows.broker import over
 
 
 @dataclass
@@ -95,21 +96,17 @@ class SocketCounts:
     @column
     def receiver_limited_share(self) -> float | None:
         """Share of the busy time in which the receive window of the other end was full."""
-        return _share(self.receiver_limited_us, self.busy_us)
+        return over(self.receiver_limited_us, self.busy_us)
 
     @column
     def send_buffer_limited_share(self) -> float | None:
         """Share of the busy time in which the send buffer was too small."""
-        return _share(self.send_buffer_limited_us, self.busy_us)
+        return over(self.send_buffer_limited_us, self.busy_us)
 
     @column
     def waiting_share(self) -> float | None:
         """Share of the samples in which data waited for the answer to an earlier request."""
         return self.waiting_looks / self.looks if self.looks else None
-
-
-def _share(part: int | None, whole: int | None) -> float | None:
-    return part / whole if whole and part is not None else None
 
 
 @dataclass(frozen=True)

@@ -233,15 +233,6 @@ def impossible_idle(broker_id: int, idle: float | None, duration_s: float) -> st
     )
 
 
-def heap_shares(samples: Sequence[BrokerSample]) -> list[float]:
-    """Used share of the heap, for each sample that shows it [ratio]."""
-    return [
-        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
-        for sample in samples
-        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
-    ]
-
-
 def pauses(collection_ms: Mapping[str, float]) -> dict[str, float]:
     """Garbage collector → its time [ms], for the collectors that pause the threads of the program.
 
@@ -512,7 +503,11 @@ def broker_window(
 def _measured(window: BrokerWindow, inside: Sequence[BrokerSample]) -> BrokerWindow:
     span = Span(inside)
     gc_ms = pauses(span.deltas(GC_MS))
-    heap = heap_shares(inside)
+    heap = [
+        sample.values["heap_used_bytes"] / sample.values["heap_max_bytes"]
+        for sample in inside
+        if "heap_used_bytes" in sample.values and sample.values.get("heap_max_bytes", 0) > 0
+    ]
     cpu_cores = scaled(span.per_s("process_cpu_ns"), 1e-9)
     leaders = span.gauges("leader_partitions")
     rates: dict[str, Any] = {f"{each}_per_s": span.per_s(each) for each in _RATES}

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from metrics.columns import column
+from metrics.common.grouping import grouped
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import parts_of
@@ -197,10 +198,8 @@ def host_window(
     whole_s = sum(cpu.values())
     in_state = {name.partition(":")[2]: over(spent_s, whole_s) for name, spent_s in cpu.items()}
     at_rest = [in_state.get(state) for state in _AT_REST]
-    sent, again = (
-        span.delta(readings.TCP_SENT_SEGMENTS),
-        span.delta(readings.TCP_RETRANSMITTED_SEGMENTS),
-    )
+    sent = span.delta(readings.TCP_SENT_SEGMENTS)
+    again = span.delta(readings.TCP_RETRANSMITTED_SEGMENTS)
     swaps = (readings.SWAPPED_IN_PAGES, readings.SWAPPED_OUT_PAGES)
     return replace(
         named,
@@ -254,9 +253,7 @@ def host_windows(
     """
     tasks_on = set(generators)
     machines = {*brokers, *of_brokers}
-    by_host: dict[str, list[HostSample]] = {}
-    for each in samples:
-        by_host.setdefault(each.host, []).append(each)
+    by_host = grouped((each.host, each) for each in samples)
     return tuple(
         host_window(
             HostWindow(host, tuple(brokers.get(host, ())), host in tasks_on, host in machines),

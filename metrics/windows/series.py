@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from metrics.common.grouping import grouped
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import Span
@@ -82,10 +82,8 @@ def series_points(
         brokers: ids of the brokers. Samples of other nodes do not count.
         start_s: start of the measured window [s since the epoch].
     """
-    own: dict[int, list[BrokerSample]] = defaultdict(list)
-    for sample in sorted(samples, key=lambda each: each.at_s):
-        if sample.broker_id in brokers:
-            own[sample.broker_id].append(sample)
+    ordered = sorted(samples, key=lambda each: each.at_s)
+    own = grouped((each.broker_id, each) for each in ordered if each.broker_id in brokers)
     return [
         SeriesPoint(series.title, broker, at_s - start_s, value)
         for series in SERIES

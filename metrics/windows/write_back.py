@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from metrics.common.grouping import grouped
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample, parts_of
@@ -93,6 +94,11 @@ class WriteBackWindow:
     settled_taken_bytes: float | None = None
     settled_written_bytes: float | None = None
     fastest_bytes_per_s: float | None = None
+
+    @property
+    def taken_per_s(self) -> float | None:
+        """Rate at which the host's brokers received bytes [B/s]."""
+        return over(self.taken_bytes, self.duration_s)
 
     @property
     def settled_share(self) -> float | None:
@@ -186,9 +192,7 @@ def write_back_windows(
         brokers: host → ids of the brokers on the host.
         start_s, end_s: the measured window [s since the epoch].
     """
-    by_broker: dict[int, list[BrokerSample]] = {}
-    for node in nodes:
-        by_broker.setdefault(node.broker_id, []).append(node)
+    by_broker = grouped((node.broker_id, node) for node in nodes)
     counters = {broker: _Counter(own) for broker, own in by_broker.items()}
     none = _Counter(())
     found = []

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.sources.hosts import source as readings
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
@@ -130,7 +131,6 @@ class _Exporters:
 
     def __init__(self, log_disks: Collection[str]) -> None:
         self._log_disks = frozenset(log_disks)
-        self._hosts: list[str] = []
         self.brokers: Mapping[str, tuple[int, ...]] = {}
         self.machines: frozenset[str] = frozenset()
 
@@ -140,9 +140,10 @@ class _Exporters:
         """
         hosts = [host for host, _, _ in places]
         # If several exporters have the same host, their whole addresses are the names.
-        names = [host if hosts.count(host) == 1 else address for host, address, _ in places]
-        self._hosts = names
-        self.brokers = {name: brokers for name, (_, _, brokers) in zip(names, places, strict=True)}
+        self.brokers = {
+            host if hosts.count(host) == 1 else address: brokers
+            for host, address, brokers in places
+        }
 
     def _sample(self, host: str, scrape: Scrape) -> HostSample:
         values = host_values(scrape.values, self._log_disks)
@@ -184,16 +185,14 @@ class NodeExporters(_Exporters):
         log_disks: Collection[str] = (),
     ) -> None:
         super().__init__(log_disks)
-        at: dict[str, tuple[int, ...]] = {}
-        for broker, address in sorted(addresses.items()):
-            at[address] = (*at.get(address, ()), broker)
+        at = grouped((address, broker) for broker, address in sorted(addresses.items()))
         endpoints = [Endpoint.parse(brokers[0], address) for address, brokers in at.items()]
         scrapers = [Scraper(each, access, RULES, clock) for each in endpoints]
         self._scrapers = Scrapers(scrapers, deadline_s, "redline-hosts", clock)
         self._addresses = [*at]
         self._machines: dict[str, Machine] = {}
         hosts = [each.host for each in endpoints]
-        self._name([*zip(hosts, at, at.values(), strict=True)])
+        self._name([*zip(hosts, at, map(tuple, at.values()), strict=True)])
         self.machines = frozenset(hosts)
 
     def open(self) -> NodeExporters:
@@ -221,8 +220,8 @@ class NodeExporters(_Exporters):
                     f"each machine in metrics.host.prometheus.endpoints"
                 )
         known: dict[str, list[tuple[str, Machine]]] = {}
-        shown = (each for each in self._addresses if each in self._machines)
-        for address, machine in ((each, self._machines[each]) for each in shown):
+        shown = [(each, self._machines[each]) for each in self._addresses if each in self._machines]
+        for address, machine in shown:
             of_same_name = known.setdefault(machine.name, [])
             for other, same in of_same_name:
                 if machine.is_one_with(same):
@@ -240,11 +239,10 @@ class NodeExporters(_Exporters):
         try:
             found = scraper.scrape_known_series(OPEN_DEADLINE_S).values
             self._require_same(endpoint.address, found)
-            none = f"it answers without any series of node_exporter{_REMEDY}"
-            problem = None if found else none
+            problem = "" if found else f"it answers without any series of node_exporter{_REMEDY}"
         except ScrapeError as error:
             problem = f"{error}{'' if isinstance(error, ClosedError) else _REMEDY}"
-        if problem is not None:
+        if problem:
             raise ConfigError(
                 f"the host of broker {endpoint.node_id} shows no metrics at {scraper.url}: "
                 f"{problem}"
@@ -253,7 +251,7 @@ class NodeExporters(_Exporters):
 
     def sample_all(self) -> Sequence[HostSample]:
         """One sample of each host, as `HostSource.sample_all` describes."""
-        scrapes = zip(self._hosts, self._addresses, self._scrapers.scrape_all(), strict=True)
+        scrapes = zip(self.brokers, self._addresses, self._scrapers.scrape_all(), strict=True)
         return [self._sample_of_same(*each) for each in scrapes]
 
     def _sample_of_same(self, host: str, address: str, scrape: Scrape) -> HostSample:
@@ -331,7 +329,7 @@ class ServedHosts(_Exporters):
         """The scrapes of each host since the last call. See `ServerFeed.deliver`."""
         return [
             self._sample(host, each)
-            for host, scrapes in zip(self._hosts, self._feed.deliver(), strict=True)
+            for host, scrapes in zip(self.brokers, self._feed.deliver(), strict=True)
             for each in scrapes
         ]
 

@@ -177,8 +177,8 @@ class LocalHost:
         self._write_back = self._settings()
 
     def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
-        """A copy of this host that counts the disks of some log dirs, even if these disks are of an
-        omitted kind.
+        """This host, which from now on also counts the disks of some log dirs, even if these disks
+        are of an omitted kind.
         """
         self._log_disks = log_disks(log_dirs, self._sys)
         return self
@@ -280,11 +280,10 @@ class LocalHost:
         return found
 
     def _resident(self, processes: Mapping[int, int]) -> dict[str, float]:
-        found = {}
+        found: dict[str, float] = {}
         for broker, pid in processes.items():
-            lines = self._lines(f"{pid}/status")
-            resident = _named(lines, {"VmRSS:": readings.RESIDENT_BYTES}, 1024.0)
-            found.update({f"{name}:{broker}": value for name, value in resident.items()})
+            reading = f"{readings.RESIDENT_BYTES}:{broker}"
+            found |= _named(self._lines(f"{pid}/status"), {"VmRSS:": reading}, 1024.0)
         return found
 
     def _throttling(self, processes: Mapping[int, int]) -> dict[str, float]:

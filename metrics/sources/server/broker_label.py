@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.units import format_some
 
 _NAMED_MAX = 8
@@ -101,9 +102,7 @@ class BrokerLabel:
         )
 
     def _require_distinct(self, assigned: Mapping[int, str]) -> None:
-        brokers: dict[str, list[int]] = {}
-        for broker, value in sorted(assigned.items()):
-            brokers.setdefault(value, []).append(broker)
+        brokers = grouped((value, broker) for broker, value in sorted(assigned.items()))
         for value, ids in brokers.items():
             if len(ids) > 1:
                 raise ConfigError(

@@ -23,6 +23,7 @@ from itertools import pairwise
 from statistics import median
 
 from metrics.common.errors import ConfigError
+from metrics.common.grouping import grouped
 from metrics.sources.exposition import Poll, kind_of
 from metrics.sources.http_access import ClosedError, ScrapeError
 from metrics.sources.rules import RuleSet
@@ -71,10 +72,7 @@ class ServerPage:
 
 def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[ServerSeries]]:
     """Value of a label → the series with this value."""
-    found: dict[str, list[ServerSeries]] = {}
-    for each in answer:
-        found.setdefault(each.labels.get(label, ""), []).append(each)
-    return found
+    return grouped((each.labels.get(label, ""), each) for each in answer)
 
 
 def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
@@ -294,9 +292,8 @@ class ServerFeed:
         values = [value for value, series in shown.items() if value and self._current(series)]
         if not values:
             raise self._no_label()
-        brokers: dict[str, list[int]] = {}
-        for broker, value in sorted(label.assign(values, self.spec.hosts).items()):
-            brokers.setdefault(value, []).append(broker)
+        assigned = sorted(label.assign(values, self.spec.hosts).items())
+        brokers = grouped((value, broker) for broker, value in assigned)
         self.targets = [
             FeedTarget(value, tuple(ids), f"{self._api.url} ({label.name}={value!r})", ids[0])
             for value, ids in brokers.items()
