@@ -171,17 +171,14 @@ def _matches(reading: Reading, bean: str) -> str | None:
 
 def match_values(readings: Iterable[Reading], values: Iterable[BeanValue]) -> dict[str, Any]:
     """Name of a reading → its value, from all attributes and items in a node's answer."""
-    readings = tuple(readings)
-    by_attribute = grouped(((each.attribute, each.key), each) for each in readings)
-    given = {}
-    for each in values:
-        for reading in by_attribute.get((each.attribute, each.key), ()):
+    by_attribute = grouped(((each.attribute, each.key), each) for each in values)
+    found = {}
+    for reading in readings:  # if an attribute has two names, the last reading is preferred
+        for each in by_attribute.get((reading.attribute, reading.key), ()):
             name = _matches(reading, each.bean)
             if name is not None and each.value is not None:
-                given[reading, name] = each.value
-    # If an attribute has two names, the last reading is preferred.
-    rank = {reading: place for place, reading in enumerate(readings)}
-    return {name: given[reading, name] for reading, name in sorted(given, key=lambda k: rank[k[0]])}
+                found[name] = each.value
+    return found
 
 
 @dataclass(frozen=True)

@@ -33,12 +33,14 @@ class Poll:
     """One answer of an exporter.
 
     Attributes:
-        at_s: time of the poll [s].
+        at_s: time of the middle of the exchange [s since the epoch].
         text: the page.
+        took_s: duration of the exchange [s].
     """
 
     at_s: float
     text: str
+    took_s: float = 0.0
 
 
 def series_of(line: str) -> str:

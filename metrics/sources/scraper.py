@@ -153,24 +153,17 @@ class Scraper:
         Raises:
             ScrapeError: there is no answer with metrics. The next call connects again.
         """
-        at_s, took_s, text = self._answer(timeout_s)
-        values = self._readings(text, at_s)
-        return Scrape(at_s, values, took_s, self._layout.lines)
-
-    def poll(self, timeout_s: float) -> Poll:
-        """The exporter's whole page. See `scrape` for the arguments and the errors."""
-        at_s, _, text = self._answer(timeout_s)
-        return Poll(at_s, text)
+        page = self.poll(timeout_s)
+        values = self._readings(page)
+        return Scrape(page.at_s, values, page.took_s, self._layout.lines)
 
     def use(self, rules: RuleSet) -> None:
         """Set the rules for all later scrapes."""
         self._rules = rules
         self._layout = _Layout(0, ())
 
-    def _answer(self, timeout_s: float) -> tuple[float, float, str]:
-        """A tuple of the time of the middle of the exchange [s], the duration of the exchange [s],
-        and the page.
-        """
+    def poll(self, timeout_s: float) -> Poll:
+        """The page, for the arguments and with the errors that `scrape` describes."""
         began_s = self._clock()
         answer = self._access.request(self._client, self._path, _HEADERS, timeout_s)
         took_s = self._clock() - began_s
@@ -188,7 +181,7 @@ class Scraper:
             raise ScrapeError("the page is cut off within a line")
         if text.count("\n") > _LINES_MAX:
             raise ScrapeError(f"the page has more than {_LINES_MAX:,} lines")
-        return began_s + took_s / 2, took_s, text
+        return Poll(began_s + took_s / 2, text, took_s)
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
         """Scrape once, and set the parameter `name[]` of later scrapes to the series with a
@@ -218,16 +211,16 @@ class Scraper:
         """Close the connection. Further calls have no effect."""
         self._client.close()
 
-    def _readings(self, text: str, at_s: float) -> dict[str, float]:
-        lines = text.split("\n")
+    def _readings(self, page: Poll) -> dict[str, float]:
+        lines = page.text.split("\n")
         self._scrapes += 1
         if self._scrapes % _LOOKS_AT_ALL:
             try:
-                return read_numbers(self._layout.numbers(lines), at_s)
+                return read_numbers(self._layout.numbers(lines), page.at_s)
             except LookupError:
                 pass  # topics were created or deleted, so the page has other series
         self._layout = _Layout.of(lines, self._rules)
-        return read_numbers(self._layout.numbers(lines), at_s)
+        return read_numbers(self._layout.numbers(lines), page.at_s)
 
 
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:

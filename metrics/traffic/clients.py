@@ -65,7 +65,6 @@ LINGER_MS_MAX = 60_000
 BATCH_SIZE_MAX = 16_777_216
 
 _INT_MAX = 2_147_483_647
-_MORE_THAN_FIT = _INT_MAX
 _SPELLINGS = {0: "0", 1: "1", -1: "all", "0": "0", "1": "1", "-1": "all", "all": "all"}
 
 
@@ -284,18 +283,20 @@ class ProducerOptions:
     def _require_possible_keys(self) -> None:
         if self.sticky_partition != "keys":
             return
-        if self.client != "wire":
-            raise ValueError(
-                f"sticky_partition is keys and client {self.client}; expected client wire, "
-                "because only this client chooses a partition for each record; set client to wire, "
-                "or remove sticky_partition"
-            )
+        self._require_wire("sticky_partition", "keys", "chooses a partition for each record")
         if self.has_transactions:
             raise ValueError(
                 f"sticky_partition is keys and transaction_duration_ms "
                 f"{self.transaction_duration_ms:g}; expected sticky_partition random or "
                 "round_robin, because a transaction adds its partitions batch by batch; change "
                 "sticky_partition, or remove transaction_duration_ms"
+            )
+
+    def _require_wire(self, option: str, value: str, ability: str) -> None:
+        if self.client != "wire":
+            raise ValueError(
+                f"{option} is {value} and client {self.client}; expected client wire, because only "
+                f"this client {ability}; set client to wire, or remove {option}"
             )
 
     def _require_possible_idempotence(self) -> None:
@@ -318,12 +319,7 @@ class ProducerOptions:
         duration_ms = self.transaction_duration_ms
         if duration_ms is None:
             return
-        if self.client != "wire":
-            raise ValueError(
-                f"transaction_duration_ms is {duration_ms:g} and client {self.client}; expected "
-                "client wire, because only this client commits transactions; set client to wire, "
-                "or remove transaction_duration_ms"
-            )
+        self._require_wire("transaction_duration_ms", f"{duration_ms:g}", "commits transactions")
         if not self.enable_idempotence:
             raise ValueError(
                 f"transaction_duration_ms is {duration_ms:g} and enable_idempotence false, with "
@@ -384,7 +380,7 @@ class ProducerPattern:
         batch.
         """
         if self.closed_loop:
-            return _MORE_THAN_FIT
+            return _INT_MAX  # more than fit into a batch
         return int(self.rate_records_per_s * self.options.linger_ms / 1000.0) + 1
 
     @property

@@ -236,11 +236,10 @@ class TrafficPattern:
     @property
     def partitions(self) -> int:
         """Total number of partitions in all topics."""
-        counts = (
+        return sum(
             each.brokers * each.topic.partitions_per_broker * each.topic.count
             for each in self.loads
         )
-        return sum(counts)
 
     @property
     def connections_per_broker(self) -> int:

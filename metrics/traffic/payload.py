@@ -190,15 +190,6 @@ class Payload:
                 f"sizes is messages and kind {self.kind}; expected kind messages, because the "
                 "sizes come from the file of messages; change sizes or kind"
             )
-        self._require_sizes()
-        for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
-            if getattr(self, count) and not getattr(self, size):
-                raise ValueError(
-                    f"{count} is {getattr(self, count)} and {size} 0; expected {size} above 0; "
-                    f"change {count} or {size}"
-                )
-
-    def _require_sizes(self) -> None:
         self._require_together("histogram_file", self.sizes == "histogram", "sizes is histogram")
         spread_by = self.sizes in ("uniform", "lognormal")
         self._require_together("size_spread", spread_by, "sizes is uniform or lognormal")
@@ -208,6 +199,12 @@ class Payload:
                 "which gives sizes from 0 to twice the mean; lower size_spread"
             )
         self.distribution  # noqa: B018 - reads and checks the file
+        for count, size in (("key_count", "key_bytes"), ("header_bytes", "headers")):
+            if getattr(self, count) and not getattr(self, size):
+                raise ValueError(
+                    f"{count} is {getattr(self, count)} and {size} 0; expected {size} above 0; "
+                    f"change {count} or {size}"
+                )
 
     def _require_together(self, key: str, is_wanted: bool, reason: str) -> None:
         is_given = getattr(self, key) is not None

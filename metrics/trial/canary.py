@@ -112,11 +112,8 @@ def _window(
 ) -> CanaryWindow:
     acked_ms = _acked_ms(own)
     read_ms = [each.read_ms for each in own if each.read_ms is not None]
-    slices: list[list[CanaryTime]] = [
-        [] for _ in range(max(0, math.ceil((end_s - start_s) / SLICE_S)))
-    ]
-    for each in own:
-        slices[int((each.sent_s - start_s) / SLICE_S)].append(each)
+    by_slice = grouped((int((each.sent_s - start_s) / SLICE_S), each) for each in own)
+    slices = range(max(0, math.ceil((end_s - start_s) / SLICE_S)))
     return CanaryWindow(
         broker_id,
         len(own),
@@ -125,7 +122,7 @@ def _window(
         max(acked_ms, default=math.nan),
         p99_ms(read_ms),
         p99_ms(rest_ms),
-        tuple(p99_ms(_acked_ms(each)) for each in slices),
+        tuple(p99_ms(_acked_ms(by_slice.get(each, ()))) for each in slices),
         len(own) - len(acked_ms),
     )
 

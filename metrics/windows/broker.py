@@ -637,8 +637,7 @@ def any_isr_changed_share(
     at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
     """The share of the sampling times with a change [ratio]. See `any_isr_changed`."""
-    changed = any_isr_changed(samples, broker_ids, start_s, end_s, at_rest)
-    return sum(changed) / len(changed) if changed else None
+    return mean(any_isr_changed(samples, broker_ids, start_s, end_s, at_rest))
 
 
 def _nearest(moments: Sequence[float], at_s: float) -> float:

@@ -22,8 +22,6 @@ from metrics.windows.broker import Span, highest, mean, over, total
 from metrics.windows.use import Resource
 from metrics.windows.write_back import WriteBackWindow, samples_with_log_disks
 
-_AT_REST = ("idle", "iowait")
-
 
 @dataclass(frozen=True)
 class DiskWindow:
@@ -197,7 +195,7 @@ def host_window(
     cpu = span.deltas(readings.CPU_S)
     whole_s = sum(cpu.values())
     in_state = {name.partition(":")[2]: over(spent_s, whole_s) for name, spent_s in cpu.items()}
-    at_rest = [in_state.get(state) for state in _AT_REST]
+    idle, iowait = in_state.get("idle"), in_state.get("iowait")
     sent = span.delta(readings.TCP_SENT_SEGMENTS)
     again = span.delta(readings.TCP_RETRANSMITTED_SEGMENTS)
     swaps = (readings.SWAPPED_IN_PAGES, readings.SWAPPED_OUT_PAGES)
@@ -207,9 +205,9 @@ def host_window(
         end_s=inside[-1].at_s,
         samples=len(inside),
         cores=span.gauge_max(readings.CORES),
-        cpu_busy=None if at_rest[0] is None else 1.0 - sum(filter(None, at_rest)),
+        cpu_busy=None if idle is None else 1.0 - (idle + (iowait or 0.0)),
         cpu_system=total(in_state.get(state) for state in ("system", "irq", "softirq")),
-        cpu_iowait=in_state.get("iowait"),
+        cpu_iowait=iowait,
         cpu_steal=in_state.get("steal"),
         running_threads=mean(span.gauges(readings.RUNNING_THREADS)),
         memory_total_bytes=span.gauge_max(readings.MEMORY_TOTAL_BYTES),

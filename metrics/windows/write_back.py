@@ -165,11 +165,6 @@ def dirty_background_bytes(sample: HostSample) -> float | None:
     )
 
 
-def dirty_expire_s(sample: HostSample) -> float:
-    """The age at which the kernel writes a dirty page, or Linux's default if unknown [s]."""
-    return sample.values.get(readings.DIRTY_EXPIRE_S, DIRTY_EXPIRE_S)
-
-
 def _threshold(sample: HostSample, in_bytes: str, ratio: str, default: float) -> float | None:
     if in_bytes in sample.values:
         return sample.values[in_bytes]
@@ -232,7 +227,7 @@ def _window(
         for each, took, wrote in zip(samples, taken, written, strict=True)
         if took is not None and wrote is not None
     ]
-    expire_s = dirty_expire_s(first)
+    expire_s = first.values.get(readings.DIRTY_EXPIRE_S, DIRTY_EXPIRE_S)
     begin, end = settled_span(points, SETTLED_EXPIRIES * expire_s) or (None, None)
     return WriteBackWindow(
         host=host,

@@ -23,7 +23,6 @@ from metrics.sources.jmx import (
     open_jmx,
     parse_answers,
     plan_text,
-    unreachable,
 )
 from metrics.sources.source import JmxEndpoint
 from tests.support.processes import PATIENCE_S
@@ -179,12 +178,13 @@ REFUSED = {
 
 
 def test_refused_access_to_jmx_is_explained(snapshot: SnapshotAssertion) -> None:
-    sentences = [str(unreachable(ENDPOINT, error)) for error in REFUSED]
+    source = JmxQuerySource([ENDPOINT], 2.0)
+    sentences = [str(source.unreachable(ENDPOINT, error)) for error in REFUSED]
     for sentence, part in zip(sentences, REFUSED.values(), strict=True):
         assert part in sentence and "broker 3 at broker-3:9999" in sentence
         assert "JMX_PORT" not in sentence
     assert sentences == snapshot
-    assert "JMX_PORT=9999" in str(unreachable(ENDPOINT, "Connection refused"))
+    assert "JMX_PORT=9999" in str(source.unreachable(ENDPOINT, "Connection refused"))
 
 
 def test_a_file_without_certificates_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import combinations
 
 from metrics.common.errors import ConfigError
 from metrics.common.grouping import grouped
@@ -50,11 +51,6 @@ class Machine:
         """A text with the machine's name and boot time."""
         booted = datetime.fromtimestamp(self.booted_s, timezone.utc)
         return f"machine {self.name}, booted {booted:%Y-%m-%d %H:%M:%S} UTC"
-
-    def is_one_with(self, other: Machine) -> bool:
-        """Whether both identities belong to the same machine after the same boot."""
-        is_same_boot = abs(self.booted_s - other.booted_s) <= _CLOCK_STEP_S
-        return self.name == other.name and is_same_boot
 
     def is_before(self, other: Machine) -> bool:
         """Whether the other machine is this machine after the same boot or a later boot."""
@@ -219,19 +215,16 @@ class NodeExporters(_Exporters):
                     f"Kubernetes that chooses a machine at each connection; set the address of "
                     f"each machine in metrics.host.prometheus.endpoints"
                 )
-        known: dict[str, list[tuple[str, Machine]]] = {}
         shown = [(each, self._machines[each]) for each in self._addresses if each in self._machines]
-        for address, machine in shown:
-            of_same_name = known.setdefault(machine.name, [])
-            for other, same in of_same_name:
-                if machine.is_one_with(same):
+        for of_same_name in grouped((each[1].name, each) for each in shown).values():
+            for (other, same), (address, machine) in combinations(of_same_name, 2):
+                if abs(machine.booted_s - same.booted_s) <= _CLOCK_STEP_S:
                     raise ConfigError(
                         f"node_exporter at {other} and at {address} are on one machine "
                         f"({machine.text}); expected a different machine at each address; in "
                         f"metrics.host.prometheus.endpoints, set the same address for brokers on "
                         f"the same machine"
                     )
-            of_same_name.append((address, machine))
 
     def _probe(self, scraper: Scraper) -> None:
         endpoint = scraper.endpoint
