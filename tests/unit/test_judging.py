@@ -374,7 +374,7 @@ CASES = {
         seen(errors={"RequestTimedOutError": 4}) | {"growth": {0: 6_000, 1: 6_004}}, S),
     "more records than sent": Case(
         seen(errors={"RequestTimedOutError": 4}) | {"growth": {0: 6_000, 1: 6_005}}, I,
-        "accounting_mismatch=1|0", "1 more than the 12000 acknowledged and 4 failed"),
+        "accounting_mismatch=1|0", "1 more than the sum of 12000 acknowledged, 4 failed"),
     "a lost record": Case(
         seen(errors={"RequestTimedOutError": 5}) | {"growth": {0: 5_999, 1: 6_001}}, I,
         "accounting_mismatch=1|0", "1 acknowledged records are missing"),
