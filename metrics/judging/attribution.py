@@ -91,6 +91,11 @@ class _ClusterEvidence:
         self._brokers, self._hosts = evidence.brokers, evidence.hosts
 
     @cached_property
+    def hosts_by_broker(self) -> Mapping[int, Sequence[HostWindow]]:
+        """Broker id → the windows of its host, one window for each name of the host."""
+        return grouped((broker, host) for host in self._hosts for broker in host.brokers)
+
+    @cached_property
     def far_interfaces(self) -> Sequence[tuple[HostWindow, InterfaceWindow]]:
         """Interfaces with a known speed at the generator's end of a simulated link."""
         ends = (host for host in self._hosts if host.shares_machine and not host.brokers)
@@ -124,11 +129,10 @@ class _Broker:
     thresholds: Thresholds
     cluster: _ClusterEvidence
 
-    @cached_property
-    def hosts(self) -> tuple[HostWindow, ...]:
+    @property
+    def hosts(self) -> Sequence[HostWindow]:
         """The windows of the broker's hosts."""
-        number = self.window.broker_id
-        return tuple(each for each in self.evidence.hosts if number in each.brokers)
+        return self.cluster.hosts_by_broker.get(self.window.broker_id, ())
 
     @cached_property
     def rows(self) -> Mapping[Resource, ResourceUse]:
