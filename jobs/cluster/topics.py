@@ -131,7 +131,7 @@ class Topics:
     @property
     def caveats(self) -> tuple[str, ...]:
         """Clauses about uneven leaders of the created topics; empty if all leaders are even."""
-        return tuple(self._caveats)
+        return tuple(filter(None, self._caveats))
 
     @property
     def name(self) -> str:
@@ -221,8 +221,7 @@ class Topics:
         for own, each in self._given_to(pattern):
             names, per_topic = tuple(topic.name for topic in own), len(own[0].replicas)
             topics = self._await_placement(names, each.message_bytes, per_topic, deadline_s)
-            if topics.caveat:
-                self._caveats[topics.caveat] = None
+            self._caveats[topics.caveat] = None
             found.append(replace(topics, given=shape(own)))
         return TopicSet.of_parts(found, pattern.message_bytes) if pattern.parts else found[0]
 
@@ -299,8 +298,7 @@ class Topics:
             except AdminError:  # a topic that was extended already keeps unused partitions
                 break
             per_topic = wanted
-        if topics.caveat:
-            self._caveats[topics.caveat] = None
+        self._caveats[topics.caveat] = None
         return topics
 
     def _await_placement(

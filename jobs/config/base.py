@@ -52,6 +52,14 @@ class ConfigModel(BaseModel):
         if (getattr(self, one) is None) != (getattr(self, other) is None):
             raise ValueError(f"only one of {one} and {other} is set; expected both; add the other")
 
+    def _require_distinct(self, key: str, verb: str, noun: str) -> None:
+        values = getattr(self, key)
+        if twice := [each for each in values if values.count(each) > 1]:
+            raise ValueError(
+                f"{key} {verb} {min(twice)} more than once; expected each {noun} once; remove the "
+                "repetition"
+            )
+
 
 class FileSection:
     """An annotation for a dataclass that is a section of a file and is checked like a

@@ -304,11 +304,7 @@ class Cluster(ConfigModel):
                 "client_id_suffix is true and client_id is missing; expected client_id, or "
                 "client.id in client_properties; add client_id, or remove client_id_suffix"
             )
-        if twice := {each for each in self.topics if self.topics.count(each) > 1}:
-            raise ValueError(
-                f"topics names {min(twice)} more than once; expected each topic once; remove the "
-                "repetition"
-            )
+        self._require_distinct("topics", "names", "topic")
 
     def _require_own_sources(self) -> None:
         """Require one source of brokers' metrics for running brokers, and none for a testbed."""

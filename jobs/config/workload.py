@@ -183,7 +183,7 @@ class Workload(ConfigModel):
         if self.mix is not None:
             self._mix_is_consistent()
             return
-        self._sizes_differ()
+        self._require_distinct("message_bytes", "has", "size")
         self._sizes_fit()
         self._keys_are_ignored()
         self._closed_loop_has_no_times()
@@ -218,14 +218,6 @@ class Workload(ConfigModel):
         whole = {"message_bytes": (mean,), "np": None, **sections}
         for key, value in whole.items():
             object.__setattr__(self, key, value)
-
-    def _sizes_differ(self) -> None:
-        twice = sorted({size for size in self.message_bytes if self.message_bytes.count(size) > 1})
-        if twice:
-            raise ValueError(
-                f"message_bytes has {twice[0]} more than once; expected each size once; "
-                "remove the repetition"
-            )
 
     def _sizes_fit(self) -> None:
         sizes = self.payload.distribution

@@ -6,7 +6,6 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Mapping
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +19,7 @@ from jobs.cluster.topic_set import REFUSED_ASSIGNMENTS
 from jobs.config import Configuration
 from jobs.config.metrics_registry import ExtensionSection
 from jobs.setup.places import child_environment
+from jobs.setup.releases import installed_version
 from jobs.setup.version import __version__
 from metrics.common.extensions import CLIENTS, SOURCES, version_of
 from metrics.sources.beans import Role
@@ -80,7 +80,7 @@ def _of_redline() -> dict[str, str]:
     commit = commit_of(Path(__file__).resolve().parents[1])
     if commit is not None:
         found["redline.commit"] = commit
-    installed = {package: _version_of(package) for package in PACKAGES}
+    installed = {package: installed_version(package) for package in PACKAGES}
     return {**found, **{f"package.{name}": text for name, text in installed.items() if text}}
 
 
@@ -124,13 +124,6 @@ def _git(folder: Path, *arguments: str) -> str:
         timeout=_GIT_PATIENCE_S,
     )
     return done.stdout.strip()
-
-
-def _version_of(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:

@@ -188,9 +188,7 @@ class Testbed:
         If the signal ends the broker (SIGKILL, SIGTERM, SIGINT), the function returns after the
         broker's end. SIGSTOP makes the broker hang; SIGCONT resumes it.
         """
-        self._send_order(
-            {"order": "signal", "node": self._require_node(broker_id), "signal": int(signum)}
-        )
+        self._send_order("signal", broker_id, signal=int(signum))
 
     def restart_broker(self, broker_id: int) -> None:
         """Stop a broker or the controller if it runs, and start it with its data and ports.
@@ -198,7 +196,7 @@ class Testbed:
         The function returns once every broker that should run is registered. After a kill -9 the
         registration takes until the broker's session times out (broker.session.timeout.ms, 9 s).
         """
-        self._send_order({"order": "restart", "node": self._require_node(broker_id)})
+        self._send_order("restart", broker_id)
 
     def forget_page_cache(self) -> int:
         """Drop the brokers' log segments from the page cache; return the segments' size [B].
@@ -211,7 +209,7 @@ class Testbed:
     def detach(self) -> None:
         """Let the testbed continue after the end of this process, until `redline testbed down`."""
         with self._lock:
-            self._send_order({"order": "detach"})
+            self._send_order("detach")
             self._close()
 
     def stop(self, *, is_hasty: bool = False, reason: str = "") -> None:
@@ -276,21 +274,18 @@ class Testbed:
         """Reap the supervisor's process if the supervisor has ended."""
         self._process.poll()
 
-    def _require_node(self, node_id: int) -> int:
-        if node_id not in (node.node_id for node in self.state.nodes):
+    def _send_order(self, order: str, node_id: int | None = None, **more: int) -> None:
+        if node_id not in (None, *(node.node_id for node in self.state.nodes)):
             raise TestbedStateError(
                 f"testbed {self.name} has no node {node_id}; expected one of "
                 f"{', '.join(map(str, self.broker_ids))}"
             )
-        return node_id
-
-    def _send_order(self, message: Message) -> None:
         with self._lock:
             if self._is_stopped:
                 raise TestbedStateError(f"testbed {self.name} is stopped; start another one")
             self._receive(timeout_s=0)
             try:
-                self._channel.send(message)
+                self._channel.send({"order": order, "node": node_id, **more})
             except ChannelClosedError:
                 raise self._lost() from None
             self._await_event("done", _ANSWER_DEADLINE_S)
