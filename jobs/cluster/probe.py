@@ -56,8 +56,8 @@ def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: Traff
 def _record(pattern: ProducerPattern) -> bytes:
     """A batch with the first record that a producer with this traffic pattern sends."""
     small = replace(pattern, payload=replace(pattern.payload, pool_bytes=1))
-    pool = BatchPool(small)
-    header, body = pool.take(pool.sections[0], pool.sections[0].fitting(1), int(1e3 * time.time()))
+    section = BatchPool(small).sections[0]
+    header, body = section.batch_of(section.fitting(1), int(1e3 * time.time()))
     return header + bytes(body)
 
 

@@ -199,8 +199,8 @@ class _Task:
             )
             self._driver.compare_clocks()
         # The control channel stays in the thread's own namespace; the client's sockets do not.
-        there = namespaces.enter_context(inside(plan.network_namespace))
-        self._gather = there.at_home(self._gather)
+        at_home = namespaces.enter_context(inside(plan.network_namespace))
+        self._gather = at_home(self._gather)
         self._client = client_of(plan, self._task)
         self._client.open()
 

@@ -143,7 +143,7 @@ FIELDS: dict[str, Any] = {
 def _pool_values(pattern: ProducerPattern) -> set[bytes]:
     pool, values = BatchPool(pattern), set()
     for section in pool.sections:
-        header, body = pool.take(section, section.full_records, 0)
+        header, body = section.batch_of(section.full_records, 0)
         values |= {record.value for record in DefaultRecordBatch(header + bytes(body))}
     return values
 

@@ -126,9 +126,22 @@ class DrivenDelivery:
 
     def lose(self, connection: Connection, now: float, error: str = "ConnectionClosed") -> None:
         self.now = now
+        connection.unwritten = []
         self.delivery.handle_lost(connection, error, now)
 
     def reopen(self, connection: Connection, now: float) -> None:
         """Reopen the connection, or have a successor of an open one."""
         self.now = now
         self.delivery.handle_reopened(connection)
+
+    def congest(self, connection: Connection) -> None:
+        """The socket does not take all bytes of the newest request."""
+        connection.unwritten = [b"rest"]
+
+    def flush(self, connection: Connection) -> None:
+        """The socket takes the remaining bytes."""
+        connection.unwritten = []
+        self.delivery.handle_flushed(connection)
+
+    def update_silence(self, now: float) -> None:
+        self.account.update_silence(self.delivery.producers, self.delivery.leaders, now)

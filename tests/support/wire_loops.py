@@ -67,7 +67,7 @@ class Cluster:
                 stack.callback(transport.close)
             pool, clock = BatchPool(pattern), self.time.clock
             connector: Any = SimpleNamespace(open=self._open)
-            loop = WireLoop(trial, 0, transports, pool, clock, connector)
+            loop = WireLoop(trial, 0, transports, pool, connector, clock)
             if pattern.options.enable_idempotence:
                 loop.register()
             loop.run(self.time.now_s + 0.05, EPOCH_S)

@@ -67,7 +67,6 @@ def test_only_the_window_counts_and_the_total_counts_all() -> None:
     assert (counts.transactions_aborted, counts.aborted_records) == (2, 7)
     assert counts.control_records_by_partition == {3: 2, 4: 1}
     assert account.acked_in_window == {7: 4}
-    account.latency.fold()
     assert account.latency.histogram.count == 4
 
 
@@ -93,7 +92,6 @@ def test_latency_is_kept_second_by_second_as_answers_come() -> None:
         (10.0, 0.010, 3), (10.9, 0.010, 4), (11.2, 0.100, 5), (13.99, 2.0, 1), (14.0, 9.0, 1),
     ):  # fmt: skip
         account.count_acked(0, 0, now - latency_s, records, 1, now)
-    account.close()
     slices = latency_slices(SlicedTimes(account.slice_s, account.latency.by_slice), 3.99)
     assert [(each.start_s, each.length_s, each.records) for each in slices] == [
         (0.0, 1.0, 7), (1.0, 1.0, 5), (3.0, pytest.approx(0.99), 1),
@@ -107,7 +105,6 @@ def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
     account = Account(Window(0.0, 36_000.0), 0.0)
     for second in range(0, 36_000, 7):
         account.count_acked(0, 0, second - 0.1, 1, 1, float(second))
-    account.close()
     assert len(account.latency.by_slice) == SLICES_MAX
     assert account.slice_s == 300
     assert [slice_length_s(each) for each in (0.5, 10, 120, 121)] == [1, 1, 1, 2]
@@ -117,6 +114,5 @@ def test_a_window_of_hours_has_no_more_slices_than_one_of_minutes() -> None:
     assert following is not None
     over = account.begin_window(following)
     account.count_acked(0, 0, 12.4, 1, 1, 12.5)
-    account.close()
     slices = (list(over.latency.by_slice), list(account.latency.by_slice))
     assert slices == ([1], [0]), "the window that follows has slices of its own"

@@ -23,7 +23,7 @@ def test_every_batch_of_a_large_pool_has_its_checksum() -> None:
     assert len(section.body(section.full_records)) >= TAIL_BYTES_MIN
     for at_ms in (1, 2_000_000_000_000):
         for records in (1, section.full_records - 1, section.full_records):
-            header, body = pool.take(section, records, at_ms, (7, 1, 3))
+            header, body = section.batch_of(records, at_ms, (7, 1, 3))
             stated = int.from_bytes(header[_CRC_END - 4 : _CRC_END], "big")
             assert stated == crc32c(header[_CRC_END:] + bytes(body))
     assert section.tail is not None

@@ -132,7 +132,7 @@ def test_a_limit_on_connections_is_named_with_their_number(
     monkeypatch.setattr("jobs.engine.network.pacing.PAUSE_MAX_S", 0.05)
     wanted = [(f"producer-{i}", 1) for i in range(20)]
     with limited(12) as (_, at), pytest.raises(BrokerConnectError) as refused:
-        Connector({1: at}, {}, PATIENCE_S).open(wanted, random.Random(1))
+        Connector({1: at}, {}, PATIENCE_S).open(wanted)
     assert without_chance(str(refused.value), at[1]) == snapshot
 
 

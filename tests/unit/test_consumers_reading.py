@@ -13,6 +13,7 @@ from jobs.engine.consuming.reading import FetchChannel, Reader
 from jobs.engine.consuming.stream import FetchAnswer
 from jobs.engine.task.plan import Partitions
 from jobs.engine.task.window import Window
+from metrics.traffic.clients import ConsumerOptions
 from metrics.trial.consumption import GroupWindow, ReadRange
 
 
@@ -30,6 +31,9 @@ class SomeMember:
 class NoEncoder:
     """An encoder that returns the contents of a request."""
 
+    partitions = Partitions(("t",), 10)
+    options = ConsumerOptions(groups=1, check_crcs=False)
+
     def encode(self, _correlation: int, session: Any, named: Any, forgotten: Any) -> Any:
         return session, dict(named), forgotten
 
@@ -40,8 +44,7 @@ def channel_of(offsets: dict[int, int]) -> tuple[FetchChannel, Reader, Any]:
     ledger.window = Window(0.0, 100.0)
     reader = Reader(member, ledger, [1] * 9 + [2])  # type: ignore[arg-type]
     reader.apply(Assigned(offsets))
-    partitions = Partitions(("t",), 10)
-    channel = FetchChannel(("me", 1), reader, NoEncoder(), partitions, False)  # type: ignore[arg-type]
+    channel = FetchChannel(("me", 1), reader, NoEncoder())  # type: ignore[arg-type]
     channel.wall_offset_s = 50.0
     return channel, reader, member
 

@@ -129,11 +129,11 @@ def reopen(now: float, broker: int = 1) -> Step:
 
 
 def congest(broker: int = 1) -> Step:
-    return lambda driven: driven.delivery.mark_congested(way(driven, broker))
+    return lambda driven: driven.congest(way(driven, broker))
 
 
 def flush(broker: int = 1) -> Step:
-    return lambda driven: driven.delivery.mark_flushed(way(driven, broker))
+    return lambda driven: driven.flush(way(driven, broker))
 
 
 def expire(now: float) -> Step:
@@ -413,7 +413,7 @@ def only_one_answers(end_s: float) -> Step:
             while driven.one.in_flight:
                 driven.answer(driven.one, driven.now)
                 driven.until(driven.now)
-            driven.delivery.update_silence(driven.now)
+            driven.update_silence(driven.now)
 
     return step
 
@@ -462,7 +462,7 @@ def test_a_broker_that_is_slow_or_has_no_requests_is_not_silent() -> None:
             driven.until(float(second))
             if len(driven.one.in_flight) > unanswered:
                 driven.answer(driven.one, second + 0.1)
-            driven.delivery.update_silence(second + 0.2)
+            driven.update_silence(second + 0.2)
         driven.delivery.close(100.0)
         assert driven.counts.by_broker[1].silent_s <= longest_s
         assert driven.counts.by_broker[2].silent_s == 0.0

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -116,7 +116,7 @@ class WatchedDelivery(DrivenDelivery):
 
     def _check_request(self, connection: Connection, batches: Sequence[Batch], now: float) -> None:
         producer = connection.producer
-        assert connection.is_open and not connection.is_congested
+        assert connection.is_open and not connection.unwritten
         assert len(connection.in_flight) <= connection.max_in_flight
         assert len({batch.partition for batch in batches}) == len(batches)
         self._requests[connection.broker] += self.account.window.holds(now)
@@ -251,7 +251,7 @@ class WatchedDelivery(DrivenDelivery):
         if unsettled:
             assert self.delivery.has_work
         elif not is_open and self.options.acks != "0" and not self.options.transaction_duration_ms:
-            is_congested = any(each.is_congested for each in self.delivery.connections)
+            is_congested = any(each.unwritten for each in self.delivery.connections)
             assert self.delivery.has_work is is_congested
 
     def check_progress(self, now: float) -> None:
@@ -267,6 +267,7 @@ class WatchedDelivery(DrivenDelivery):
                 assert waits or is_queued or now < queue.scheduled_s <= now + longest_s
 
 
+@seed(3)  # otherwise each change of the text of this class leads to other examples
 class Mishaps(RuleBasedStateMachine):
     """Two brokers with one log that fail in any way, and then recover."""
 
@@ -325,13 +326,13 @@ class Mishaps(RuleBasedStateMachine):
             driven.close()
 
     def _answer_one(self, which: int, chance: int) -> None:
-        connection = self._some(which, lambda each: each.in_flight and not each.is_congested)
+        connection = self._some(which, lambda each: each.in_flight and not each.unwritten)
         if connection is not None:
             self._answer(connection, chance)
 
     def _answer_all(self, _which: int, chance: int) -> None:
         for connection in self.driven.delivery.connections:
-            if connection.in_flight and not connection.is_congested:
+            if connection.in_flight and not connection.unwritten:
                 self._answer(connection, chance)
 
     def _close_connection(self, which: int, chance: int) -> None:
@@ -351,11 +352,11 @@ class Mishaps(RuleBasedStateMachine):
             self.driven.reopen(connection, self.now)
 
     def _fill_or_empty_socket(self, which: int, _chance: int) -> None:
-        connection = self._some(which, lambda each: each.is_congested or each.in_flight)
-        if connection is not None and connection.is_congested:
-            self.driven.delivery.mark_flushed(connection)
+        connection = self._some(which, lambda each: each.unwritten or each.in_flight)
+        if connection is not None and connection.unwritten:
+            self.driven.flush(connection)
         elif connection is not None:
-            self.driven.delivery.mark_congested(connection)
+            self.driven.congest(connection)
 
     def _move_leader(self, which: int, chance: int) -> None:
         self._leaders[which % len(self._leaders)] = BROKERS[chance % 2]
@@ -444,8 +445,8 @@ class Mishaps(RuleBasedStateMachine):
         for connection in driven.delivery.connections:
             if connection in driven.reopening:
                 driven.reopen(connection, self.now)
-            elif connection.is_congested:
-                driven.delivery.mark_flushed(connection)
+            elif connection.unwritten:
+                driven.flush(connection)
             elif connection.in_flight:
                 self._answer(connection, 1)
         driven.check(self.now)

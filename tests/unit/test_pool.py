@@ -24,8 +24,8 @@ def _pattern(message_bytes: int = 100, **options: Any) -> ProducerPattern:
     return producer_pattern(message_bytes, **(defaults | options))
 
 
-def _read(pool: BatchPool, section: Section, records: int) -> tuple[DefaultRecordBatch, list[Any]]:
-    header, body = pool.take(section, records, 1_700_000_000_000, (77, 5, 1_000))
+def _read(section: Section, records: int) -> tuple[DefaultRecordBatch, list[Any]]:
+    header, body = section.batch_of(records, 1_700_000_000_000, (77, 5, 1_000))
     batch = DefaultRecordBatch(bytes(header) + bytes(body))
     assert batch.validate_crc()
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 5, 1_000)
@@ -42,7 +42,7 @@ def test_every_length_is_a_valid_batch(message_bytes: int, compression: str) -> 
     full = section.full_records
     for wanted in {1, full // 2 or 1, full}:
         records = section.fitting(wanted)
-        batch, read = _read(pool, section, records)
+        batch, read = _read(section, records)
         assert batch.compression_type == CODECS[compression].number
         assert [len(r.value) for r in read] == [message_bytes] * records
         assert [r.offset for r in read] == list(range(records))
@@ -100,7 +100,7 @@ def test_the_pool_is_random_repeatable_and_bounded(compression: str) -> None:
 def test_short_batches_do_not_all_begin_with_the_same_records() -> None:
     pool = BatchPool(_pattern(100, pool_bytes=400_000))
     sections = [pool.section_of(producer) for producer in range(len(pool))]
-    values = {bytes(_read(pool, s, 2)[1][0].value) for s in sections}
+    values = {bytes(_read(s, 2)[1][0].value) for s in sections}
     assert len(values) == len(pool) > 20
     following = {id(section.following) for section in sections}
     assert following == set(map(id, sections)), "producers use all sections in turns"
@@ -124,7 +124,7 @@ def test_a_wanted_ratio_is_reached_in_batches_as_they_are_sent(
 
 def _stream(**options: Any) -> list[Any]:
     pool = BatchPool(_pattern(pool_bytes=2_000_000, **options))
-    return [r for s in pool.sections for r in _read(pool, s, s.full_records)[1]]
+    return [r for s in pool.sections for r in _read(s, s.full_records)[1]]
 
 
 def test_keys_come_from_their_space_and_count_as_payload() -> None:
@@ -173,7 +173,7 @@ def test_varied_sizes_have_the_mean_and_are_counted_exactly(
     for section in pool.sections[:50]:
         assert section.size_of(section.full_records) <= 16_384 or section.full_records == 1
         records = min(section.full_records, pattern.lingered_records)
-        values = [len(r.value) for r in _read(pool, section, records)[1]]
+        values = [len(r.value) for r in _read(section, records)[1]]
         assert section.payload_of(records) == sum(values)
         lengths += values
     assert len(set(lengths)) > (100 if varied.sizes != "histogram" else 1)

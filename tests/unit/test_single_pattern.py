@@ -77,7 +77,7 @@ def requests(own: TrialPlan, seconds: float = 3.0) -> list[bytes]:
         )
         while (ready_s := producer.ready_s) < 100.0 + seconds:
             batch = producer.seal(producer.records_by(ready_s), ready_s)
-            header, body = pool.take(batch.section, batch.records, int(1_000 * batch.due_s))
+            header, body = batch.section.batch_of(batch.records, int(1_000 * batch.due_s))
             sent = encoder.encode(len(found), [(batch.partition, header, body)])
             found.append(b"".join(map(bytes, sent)))
     return found

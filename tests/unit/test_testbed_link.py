@@ -23,7 +23,7 @@ from jobs.cluster.sources import open_hosts
 from jobs.config import Cluster, load_cluster
 from jobs.config.link import LOSS, RATE, Link
 from jobs.engine.network import namespaces
-from jobs.engine.network.namespaces import Namespaces, inside
+from jobs.engine.network.namespaces import inside
 from jobs.features.doctor.examination import machine_findings
 from jobs.setup.places import CACHE_VARIABLE
 from jobs.testbed import commands, facade
@@ -300,15 +300,14 @@ def test_calls_at_home_return_to_the_namespace_even_when_they_fail(
 ) -> None:
     entered: list[int] = []
     monkeypatch.setattr(namespaces, "enter", entered.append)
-    there = Namespaces(there=7, home=8)
-    assert there.at_home(lambda: list(entered))() == [8]
+    assert namespaces.at_home(7, 8, lambda: list(entered))() == [8]
     assert entered == [8, 7]
 
     def fail() -> None:
         raise KeyError("gone")
 
     with pytest.raises(KeyError, match="gone"):
-        there.at_home(fail)()
+        namespaces.at_home(7, 8, fail)()
     assert entered == [8, 7, 8, 7]
 
 

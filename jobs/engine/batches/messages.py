@@ -18,8 +18,7 @@ REPEATED = b"x"
 _LENGTH = struct.Struct(">I")
 _STRATA = 128
 
-Header = tuple[str, bytes]
-Message = tuple[bytes | None, bytes, list[Header]]
+Message = tuple[bytes | None, bytes, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 

@@ -27,12 +27,10 @@ from kafka import codec
 
 from jobs.engine.batches.messages import Message, MessagesError, message_stream, read_messages
 from jobs.engine.batches.sections import (
-    NO_STAMP,
     RECORDS_MAX,
     CompressedSection,
     Encoded,
     Section,
-    batch_of,
     encode,
 )
 from metrics.common.errors import ConfigError
@@ -170,8 +168,8 @@ class BatchPool:
         self._check_mean()
         key_rng = random.Random(f"{pattern.payload.seed}/keys")
         self._keys = [key_rng.randbytes(payload.key_bytes) for _ in range(payload.key_count)]
-        self._compressibility = self._fitted_compressibility()
-        self._shrinking = self._expected_shrinking()
+        self._share = self._fitted_share()
+        self._estimate_shrinking()
         self._per_octave = _STEPS_PER_OCTAVE[0]
         self._last_ends: tuple[Sequence[int], Sequence[int]] = ((), ())
         self._totals = [0, 0, 0, 0]  # records, payload, sizes before and after compression [B]
@@ -181,6 +179,7 @@ class BatchPool:
         self.compression_ratio = raw / sent
         for place, section in enumerate(self.sections):
             self.sections[place - 1].following = section
+            section.interval_ms = self._interval_ms
 
     def __len__(self) -> int:
         return len(self.sections)
@@ -188,26 +187,6 @@ class BatchPool:
     def section_of(self, producer: int) -> Section:
         """The section of this producer's first batch."""
         return self.sections[producer * _STEP % len(self.sections)]
-
-    def take(
-        self,
-        section: Section,
-        records: int,
-        base_timestamp_ms: int,
-        stamp: tuple[int, int, int] = NO_STAMP,
-        is_transactional: bool = False,
-    ) -> tuple[bytes, memoryview]:
-        """A batch to send: its header, and a view of its encoded records.
-
-        Args:
-            records: number of records, as `section.fitting` returns it.
-            base_timestamp_ms: create time of the first record [ms since the epoch].
-            stamp: producer id, epoch and sequence of an idempotent producer.
-            is_transactional: whether the batch belongs to a transaction.
-        """
-        last_ms = base_timestamp_ms + int((records - 1) * self._interval_ms)
-        times = (base_timestamp_ms, last_ms)
-        return batch_of(section, records, times, stamp, is_transactional)
 
     # --- messages -----------------------------------------------------------
 
@@ -226,17 +205,14 @@ class BatchPool:
                 f"set message_bytes to [{mean:.0f}], or payload.sizes to fixed"
             )
 
-    def _messages(self, name: str, compressibility: float | None = None) -> Iterator[Message]:
-        pattern = self._pattern
-        rng = random.Random(f"{pattern.payload.seed}/{pattern.message_bytes}/{name}")
-        share = self._compressibility if compressibility is None else compressibility
-        return message_stream(
-            pattern.payload, pattern.message_bytes, rng, self._keys, self._file_messages, share
-        )
+    def _messages(self, name: str) -> Iterator[Message]:
+        payload, size, share = self._pattern.payload, self._pattern.message_bytes, self._share
+        rng = random.Random(f"{payload.seed}/{size}/{name}")
+        return message_stream(payload, size, rng, self._keys, self._file_messages, share)
 
-    def _fitted_compressibility(self) -> float | None:
+    def _fitted_share(self) -> float | None:
         """The share of repeated characters in a value with which the codec reaches the configured
-        compression ratio.
+        compression ratio. The function sets `_share` to several values to find this share.
         """
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio
@@ -247,8 +223,8 @@ class BatchPool:
         room = min(_PROBE_BYTES, int(self._pattern.options.batch_size * wanted))
         low, high = 0.0, 1.0
         for _ in range(_BISECTIONS):
-            middle = (low + high) / 2
-            probe = encode(self._messages("probe", middle), room, self._interval_ms)
+            self._share = middle = (low + high) / 2
+            probe = encode(self._messages("probe"), room, self._interval_ms)
             data = probe.data[: probe.ends[min(self._natural, probe.records)]]
             if len(data) / len(codec.compress(data)) < wanted:
                 low = middle
@@ -256,44 +232,44 @@ class BatchPool:
                 high = middle
         return high
 
-    def _expected_shrinking(self) -> float:
-        """Kafka's estimate of a batch's compressed size divided by its uncompressed size [ratio].
+    def _estimate_shrinking(self) -> None:
+        """Estimate as Kafka does the compressed size of a batch divided by its uncompressed size
+        [ratio].
 
         Kafka's producer multiplies the ratio of earlier batches by 1.05. This function repeats the
         estimate until it converges.
         """
-        shrinking = 1.0
+        self._shrinking = 1.0
         for _ in range(_ROUNDS if self._codec.number else 0):
-            data = self._encode(self._messages("probe"), shrinking).data
-            shrinking = ESTIMATION_FACTOR * len(self._codec.compress(data)) / len(data)
-        return shrinking
+            data = self._encode(self._messages("probe")).data
+            self._shrinking = ESTIMATION_FACTOR * len(self._codec.compress(data)) / len(data)
 
-    def _encode(self, messages: Iterator[Message], shrinking: float | None = None) -> Encoded:
-        expected = self._shrinking if shrinking is None else shrinking
-        return encode(messages, self._pattern.options.batch_size, self._interval_ms, expected)
+    def _encode(self, messages: Iterator[Message]) -> Encoded:
+        size = self._pattern.options.batch_size
+        return encode(messages, size, self._interval_ms, self._shrinking)
 
     # --- the ring -----------------------------------------------------------
 
     def _make(self) -> list[Section]:
-        heads, rest = self._messages("heads"), self._messages("rest")
-        lingered = self._natural
+        encoded = self._encoded_batches()
+        first = next(encoded)
+        count = max(1, min(self._count(first), RECORDS_MAX // first.records))
+        return [self._section(each) for each in chain([first], islice(encoded, count - 1))]
 
-        def encoded_with(left_over: Message | None) -> Encoded:
+    def _encoded_batches(self) -> Iterator[Encoded]:
+        """The records of one full batch after another, without end."""
+        heads, rest = self._messages("heads"), self._messages("rest")
+        opening: list[Message] = []
+        full = 0
+        while True:
+            first = islice(heads, self._natural - len(opening))
+            encoded = self._encode(chain(opening, first, rest))
+            yield encoded
+            full, left_over = full or encoded.records, encoded.left_over
             # A batch that is sent before it is full has only messages of `heads`, so `heads` alone
             # must have the configured mean. A message that did not fit opens the next batch only if
             # batches get full. Otherwise each batch would begin with a large message.
-            opening = [left_over] if left_over and lingered >= full else []
-            return self._encode(chain(opening, islice(heads, lingered - len(opening)), rest))
-
-        full = 0
-        encoded = encoded_with(None)
-        full = encoded.records
-        count = max(1, min(self._count(encoded), RECORDS_MAX // full))
-        sections = [self._section(encoded)]
-        while len(sections) < count:
-            encoded = encoded_with(encoded.left_over)
-            sections.append(self._section(encoded))
-        return sections
+            opening = [left_over] if left_over and self._natural >= full else []
 
     def _count(self, first: Encoded) -> int:
         """Number of sections that fit into the pool. Sets `_per_octave`."""

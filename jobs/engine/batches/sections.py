@@ -155,6 +155,10 @@ def encode(
     return Encoded(data, ends, payload_ends, message)
 
 
+NO_STAMP = (-1, -1, -1)
+"""The stamp of a batch from a producer that is not idempotent."""
+
+
 class Section:
     """The uncompressed records of one full batch; a shorter batch takes the first records.
 
@@ -162,11 +166,15 @@ class Section:
         full_records: number of records in a full batch.
         codec: number of the codec, as in a batch's attributes.
         following: the next section in the ring of the pool.
+        interval_ms: time between the timestamps of two records [ms].
         tail: checksum of a full batch's body; None until the first use, or if the body is small.
     """
 
     codec = 0
-    __slots__ = ("_data", "_ends", "_payload_ends", "following", "full_records", "tail")
+    __slots__ = (
+        *("_data", "_ends", "_payload_ends"),
+        *("following", "full_records", "interval_ms", "tail"),
+    )
 
     def __init__(
         self, data: bytes, ends: Sequence[int] | Mapping[int, int], payload_ends: Sequence[int]
@@ -176,6 +184,7 @@ class Section:
         self._payload_ends = payload_ends
         self.full_records = len(ends) - 1
         self.following: Section = self
+        self.interval_ms = 0.0
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
@@ -193,6 +202,34 @@ class Section:
     def payload_of(self, records: int) -> int:
         """Payload (keys and values) of this number of records [B]."""
         return self._payload_ends[records]
+
+    def batch_of(
+        self,
+        records: int,
+        first_ms: int,
+        stamp: tuple[int, int, int] = NO_STAMP,
+        is_transactional: bool = False,
+    ) -> tuple[bytes, memoryview]:
+        """A batch to send: its header, and a view of its encoded records.
+
+        Args:
+            records: number of records, as `fitting` returns it.
+            first_ms: create time of the first record [ms since the epoch].
+            stamp: producer id, epoch and sequence of an idempotent producer.
+            is_transactional: whether the batch belongs to a transaction.
+        """
+        body = self.body(records)
+        attributes = self.codec | _TRANSACTIONAL if is_transactional else self.codec
+        last_ms = first_ms + int((records - 1) * self.interval_ms)
+        after = _AFTER_CRC.pack(attributes, records - 1, first_ms, last_ms, *stamp, records)
+        length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
+        if records < self.full_records or len(body) < TAIL_BYTES_MIN:
+            checksum = crc32c(body, crc32c(after))
+        else:
+            if self.tail is None:
+                self.tail = Tail(body)
+            checksum = self.tail.after(after)
+        return _UP_TO_CRC.pack(0, length, -1, _MAGIC, checksum) + after, body
 
 
 class CompressedSection(Section):
@@ -218,35 +255,3 @@ class CompressedSection(Section):
     def body(self, records: int) -> memoryview:
         """The bytes after the header of a batch with this number of records, as a view."""
         return self._bodies[records]
-
-
-NO_STAMP = (-1, -1, -1)
-"""The stamp of a batch from a producer that is not idempotent."""
-
-
-def batch_of(
-    section: Section,
-    records: int,
-    timestamps_ms: tuple[int, int],
-    stamp: tuple[int, int, int] = NO_STAMP,
-    is_transactional: bool = False,
-) -> tuple[bytes, memoryview]:
-    """A batch to send: its header, and a view of its encoded records.
-
-    Args:
-        records: number of records, as `section.fitting` returns it.
-        timestamps_ms: create times of the first and the last record [ms since the epoch].
-        stamp: producer id, epoch and sequence of an idempotent producer.
-        is_transactional: whether the batch belongs to a transaction.
-    """
-    body = section.body(records)
-    attributes = section.codec | _TRANSACTIONAL if is_transactional else section.codec
-    after = _AFTER_CRC.pack(attributes, records - 1, *timestamps_ms, *stamp, records)
-    length = BATCH_HEADER_BYTES - _LENGTH_OFFSET + len(body)
-    if records < section.full_records or len(body) < TAIL_BYTES_MIN:
-        checksum = crc32c(body, crc32c(after))
-    else:
-        if section.tail is None:
-            section.tail = Tail(body)
-        checksum = section.tail.after(after)
-    return _UP_TO_CRC.pack(0, length, -1, _MAGIC, checksum) + after, body

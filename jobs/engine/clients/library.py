@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol
 
@@ -120,12 +119,3 @@ def kafka_options(
                 f"default {defaults[option]}; leave {option} out, or choose another client"
             )
     return given
-
-
-def missing_package(client: str, package: str) -> LibraryError:
-    """The error for a client library that is not installed on this host."""
-    return LibraryError(
-        f"the package {package} of the client {client} is not installed on {socket.gethostname()}; "
-        f"expected the package on every executor; run pip install {package} there, or set "
-        "producer.client and consumers.client to wire"
-    )

@@ -14,7 +14,7 @@ from kafka.errors import KafkaError as KafkaPythonError
 
 from jobs.engine.clients.library import LibraryConsumer, Read
 from jobs.engine.consuming.group_member import GroupMember, await_settled
-from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, PositionBook
 from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets
 from jobs.engine.task.control_channel import DriverChannel
@@ -32,27 +32,19 @@ _ERRORS = (KafkaPythonError, RedlineError, OSError, RuntimeError, ValueError, As
 """Errors that libraries raise. Adapters turn other errors of a library into `ReadError`."""
 
 
-class LibraryMember(GroupMember):
+class LibraryMember(PositionBook, GroupMember):
     """A group member that polls a client library on a thread of its own, and keeps a ledger."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int, library: LibraryConsumer) -> None:
         super().__init__(plan, group, member)
         self.ledger = GroupLedger(group, 1, 0.0)
-        self.positions: dict[int, Position] = {}
+        self.positions = {}
         self.begin = threading.Event()
         self._library = library
 
-    @property
-    def lag(self) -> int:
-        """Number of available records that the member has not read yet."""
-        return sum(position.lag for position in list(self.positions.values()))
-
     def has_reached(self, targets: Mapping[int, int]) -> bool:
         """True if the member has read each of its partitions up to the target offset."""
-        positions = list(self.positions.values())
-        return self.owned is not None and all(
-            each.offset >= targets.get(each.partition, 0) for each in positions
-        )
+        return self.owned is not None and super().has_reached(targets)
 
     def share(self, targets: Mapping[int, int] | None) -> GroupShare:
         """The member's ledger.
@@ -141,7 +133,7 @@ class LibraryConsumers:
     def __init__(
         self, plan: TrialPlan, task: int, make: Callable[[TrialPlan, int, int], LibraryConsumer]
     ) -> None:
-        self._plan, self._task, self._options = plan, task, plan.pattern.consumers
+        self._plan, self._task, self._options = plan, plan.tasks + task, plan.pattern.consumers
         hosted = self._options.members_of(task, plan.consumer_tasks)
         self._members = [
             LibraryMember(plan, group, member, make(plan, group, member))
@@ -174,9 +166,8 @@ class LibraryConsumers:
         deadline_s = window.end_s + 2 * self._plan.pattern.phases.drain_timeout_s
         self._turn_until(window, lambda now: now >= deadline_s or self._has_reached(acknowledged()))
         shares = tuple(member.share(acknowledged()) for member in self._members)
-        task = self._plan.tasks + self._task
         consumed = ConsumerReport(groups=shares)
-        return window_report(task, window, wall_offset_s, consumed=consumed)
+        return window_report(self._task, window, wall_offset_s, consumed=consumed)
 
     def close(self) -> None:
         """Leave the groups; see `TaskClient.close`."""

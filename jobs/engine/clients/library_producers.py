@@ -142,15 +142,13 @@ class LibraryLoop:
         counts = self.account.counts
         counts.cpu_s = time.process_time() - cpu_s
         counts.loop_busy = 1.0 - (self._slept_s - slept_s) / window.duration_s
-        counts.unsent_own_records = sum(self._generator_backlog(sender) for sender in self._senders)
+        counts.unsent_own_records = sum(
+            each.schedule.records_due_between(each.next_due_s, window.end_s)
+            for each in self._senders
+            if not each.blocked
+        )
         self._drain()
         return self
-
-    def _generator_backlog(self, sender: LibrarySender) -> int:
-        end_s = self.account.window.end_s
-        if sender.blocked or sender.next_due_s >= end_s:
-            return 0
-        return sender.schedule.records_due_between(sender.next_due_s, end_s)
 
     def _turn_until(self, end_s: Callable[[], float]) -> None:
         while (now := self._clock()) < end_s():
@@ -221,7 +219,6 @@ class LibraryLoop:
                     index = sender.schedule.index
                     account.count_failed(index, partition, UNACKNOWLEDGED, records, now)
             account.counts.throttle_ms += sender.library.throttle_ms
-        account.close()
 
 
 @functools.lru_cache(maxsize=2)
@@ -232,7 +229,7 @@ def records_of(pattern: ProducerPattern) -> tuple[Record, ...]:
     for section in pool.sections:
         if len(records) >= RECORDS_MAX:
             break
-        header, body = pool.take(section, section.full_records, 0)
+        header, body = section.batch_of(section.full_records, 0)
         batch = DefaultRecordBatch(bytes(header) + bytes(body))
         records.extend((record.key, record.value, list(record.headers)) for record in batch)
     return tuple(records)

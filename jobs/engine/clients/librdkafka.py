@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,9 +22,8 @@ from jobs.engine.clients.library import (
     Record,
     Settled,
     kafka_options,
-    missing_package,
 )
-from jobs.engine.consuming.group_member import HEARTBEAT_MS, SESSION_MS
+from jobs.engine.consuming.group_member import HEARTBEAT_MS, SESSION_MS, number_of
 from jobs.engine.task.plan import TrialPlan
 from metrics.traffic.clients import ProducerOptions, ProducerPattern
 
@@ -90,7 +90,11 @@ def confluent_kafka() -> ModuleType:
     try:
         import confluent_kafka as package
     except ImportError as error:
-        raise missing_package("librdkafka", PACKAGE) from error
+        raise LibraryError(
+            f"the package {PACKAGE} of the client librdkafka is not installed on "
+            f"{socket.gethostname()}; expected the package on every executor; run pip install "
+            f"{PACKAGE} there, or set producer.client and consumers.client to wire"
+        ) from error
     return package
 
 
@@ -204,7 +208,16 @@ def consumer_options(plan: TrialPlan, group: int, member: int) -> dict[str, obje
     }
 
 
-class RdKafkaProducer:
+class _Throttled:
+    """A librdkafka instance, with the sum of the throttle times that brokers report [ms]."""
+
+    throttle_ms = 0
+
+    def _note_throttle(self, event: Any) -> None:
+        self.throttle_ms += round(event.throttle_time * 1000)
+
+
+class RdKafkaProducer(_Throttled):
     """One librdkafka instance as a `LibraryProducer`."""
 
     def __init__(self, plan: TrialPlan, index: int) -> None:
@@ -212,7 +225,6 @@ class RdKafkaProducer:
         self._topic, numbers = plan.partitions.topic_of(index)
         self._first = numbers.start
         self._trouble = ""
-        self.throttle_ms = 0
         full = max(section.full_records for section in pool_of(plan.pattern.producer).sections)
         options: dict[str, Any] = {
             **connection_options(plan.client_options),
@@ -280,18 +292,14 @@ class RdKafkaProducer:
     def _note_trouble(self, error: Any) -> None:
         self._trouble = str(error.str())
 
-    def _note_throttle(self, event: Any) -> None:
-        self.throttle_ms += round(event.throttle_time * 1000)
 
-
-class RdKafkaConsumer:
+class RdKafkaConsumer(_Throttled):
     """One librdkafka instance as a `LibraryConsumer`."""
 
     def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
         self._kafka = confluent_kafka()
         self._plan = plan
         self._options = consumer_options(plan, group, member)
-        self.throttle_ms = 0
         self._consumer: Any = None
         self._assigned: dict[int, int] | None = None
         self._owned: list[Any] = []
@@ -303,9 +311,6 @@ class RdKafkaConsumer:
         self._consumer = self._kafka.Consumer(options, logger=_LOG)
         self._consumer.subscribe(list(self._plan.topics), on_assign=self._assign)
 
-    def _note_throttle(self, event: Any) -> None:
-        self.throttle_ms += round(event.throttle_time * 1000)
-
     def _assign(self, consumer: Any, partitions: list[Any]) -> None:
         """Assign each partition at its committed offset, or else at the group's start offset."""
         self._owned = consumer.committed(partitions, timeout=_ASK_S) if partitions else []
@@ -316,20 +321,15 @@ class RdKafkaConsumer:
         if not self._is_begun and self._owned:
             consumer.pause(self._owned)
         self._assigned = {
-            self._number(each.topic, each.partition): each.offset for each in self._owned
+            number_of(self._plan, each.topic, each.partition): each.offset for each in self._owned
         }
 
     def _start(self, consumer: Any, each: Any) -> int:
-        number = self._number(each.topic, each.partition)
+        number = number_of(self._plan, each.topic, each.partition)
         first = 0
         if self._plan.pattern.consumers.start != "latest":
             first, _last = consumer.get_watermark_offsets(each, timeout=_ASK_S)
         return self._plan.start_offset(number, int(first))
-
-    def _number(self, topic: str, partition: int) -> int:
-        number = self._plan.partitions.number(topic, partition)
-        assert number is not None, "the partition does not belong to a topic of the trial"
-        return number
 
     def poll(self, timeout_s: float) -> Iterator[Read]:
         """Take the records that have arrived; see `LibraryConsumer.poll`."""
@@ -344,7 +344,7 @@ class RdKafkaConsumer:
                     raise ReadError(trouble.str())
                 continue
             _kind, created_ms = message.timestamp()
-            number = self._number(message.topic(), message.partition())
+            number = number_of(self._plan, message.topic(), message.partition())
             yield number, message.offset(), len(message), created_ms
 
     def take_assignment(self) -> Mapping[int, int] | None:

@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,42 +75,6 @@ class Moved:
 Change = Assigned | Revoked | Moved
 
 
-class Handover(AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
-    """Rebalance listener that commits exactly the offsets up to which the member has read.
-
-    The library kafka-python also commits just before a rebalance. But the heartbeat thread of
-    kafka-python can start a rebalance at any moment, while the engine reads on another thread. This
-    listener therefore pauses the reader, and then commits again while the member still owns the
-    partitions.
-
-    Args:
-        pause: pauses the reader; returns False if the member owns no partitions yet.
-        commit: commits the reader's offsets.
-
-    Attributes:
-        assignments: number of assignments, which also increases if two consecutive assignments are
-            equal.
-    """
-
-    def __init__(self, pause: Callable[[], bool], commit: Callable[[], Awaitable[None]]) -> None:
-        self.assignments = 0
-        self._pause = pause
-        self._commit = commit
-
-    async def on_partitions_revoked(self, revoked: Any) -> None:
-        """Pause the reader, and commit its offsets."""
-        if self._pause():
-            await self._commit()
-
-    async def on_partitions_lost(self, lost: Any) -> None:
-        """Pause the reader; the group has taken the partitions away, so no commit is possible."""
-        self._pause()
-
-    async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Count the assignment."""
-        self.assignments += 1
-
-
 class GroupMember:
     """One member of one group, with a thread of its own.
 
@@ -121,7 +85,6 @@ class GroupMember:
     """
 
     def __init__(self, plan: TrialPlan, group: int, member: int) -> None:
-        self.group = group
         self.name = plan.member_name(group, member)
         self.owned: int | None = None
         self.trouble: str | None = None
@@ -137,8 +100,7 @@ class GroupMember:
         self._leaving.set()
 
     def join(self, timeout_s: float) -> None:
-        """Wait until the member has left its group, at most `timeout_s` [s]."""
-        self._leaving.set()
+        """After `leave`, wait until the member has left its group, at most `timeout_s` [s]."""
         if self._thread.is_alive():
             self._thread.join(timeout_s)
 
@@ -158,8 +120,14 @@ class GroupMember:
         self.trouble = self.trouble or f"{type(error).__name__}: {error}"
 
 
-class Member(GroupMember):
+class Member(GroupMember, AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """A group member whose partitions the engine reads.
+
+    The member is also the rebalance listener of kafka-python, which commits exactly the offsets up
+    to which the member has read. The library kafka-python also commits just before a rebalance. But
+    the heartbeat thread of kafka-python can start a rebalance at any moment, while the engine reads
+    on another thread. The listener therefore pauses the reader, and then commits again while the
+    member still owns the partitions.
 
     Args:
         wake: called from the member's thread when `changes` has a new element.
@@ -180,8 +148,7 @@ class Member(GroupMember):
         self._wake = wake
         self._lookups: deque[tuple[int, bool]] = deque()
         self._consumer: Any = None
-        self._handover = Handover(self._pause_reader, self._commit)
-        self._assignments = 0
+        self._has_assignment = False
 
     def look_up(self, partition: int, start: bool) -> None:
         """Request the leader of a partition; if `start` is True, also request its first offset. A
@@ -194,7 +161,7 @@ class Member(GroupMember):
     def _run(self) -> None:
         try:
             self._consumer = consumer = KafkaConsumer(**self._options)
-            consumer.subscribe(list(self._plan.topics), listener=self._handover)
+            consumer.subscribe(list(self._plan.topics), listener=self)
             while not self._leaving.wait(_TURN_S):
                 self._poll(consumer)
         except (KafkaError, OSError, ValueError, AssertionError) as error:
@@ -207,8 +174,8 @@ class Member(GroupMember):
         self._set_positions(consumer)
         coordinator.poll(timeout_ms=int(POLL_S * 1000))
         resume_join(coordinator)
-        if self._handover.assignments != self._assignments and not coordinator.need_rejoin():
-            self._assignments = self._handover.assignments
+        if self._has_assignment and not coordinator.need_rejoin():
+            self._has_assignment = False
             self._take(consumer)
         if self._lookups:
             self._look_up(consumer)
@@ -222,7 +189,7 @@ class Member(GroupMember):
         known = {p: leader for p, leader in leaders.items() if leader is not None and leader >= 0}
         lost = sorted({topic_partition(plan, partition) for partition, start in asked if start})
         firsts = consumer.beginning_offsets(lost) if lost else {}
-        starts = {number_of(plan, each): offset for each, offset in firsts.items()}
+        starts = {number_of(plan, *each): offset for each, offset in firsts.items()}
         self.changes.append(Moved(known, starts))
         self._wake()
 
@@ -238,8 +205,18 @@ class Member(GroupMember):
             revoked.done.wait(_PAUSE_S)
         return True
 
-    async def _commit(self) -> None:
-        """Commit the reader's offsets; kafka-python calls this during a rebalance."""
+    async def on_partitions_lost(self, lost: Any) -> None:
+        """Pause the reader; the group has taken the partitions away, so no commit is possible."""
+        self._pause_reader()
+
+    async def on_partitions_assigned(self, assigned: Any) -> None:
+        """Note the assignment, which is new even if it equals the assignment before."""
+        self._has_assignment = True
+
+    async def on_partitions_revoked(self, revoked: Any) -> None:
+        """Pause the reader, and commit its offsets."""
+        if not self._pause_reader():
+            return
         consumer = self._consumer
         self._set_positions(consumer)
         offsets = consumer._subscription.all_consumed_offsets()
@@ -292,9 +269,9 @@ def topic_partition(plan: TrialPlan, number: int) -> TopicPartition:
     return TopicPartition(*plan.partitions.of(number))
 
 
-def number_of(plan: TrialPlan, each: TopicPartition) -> int:
+def number_of(plan: TrialPlan, topic: str, partition: int) -> int:
     """The engine's number of a partition; the partition belongs to a topic of the trial."""
-    number = plan.partitions.number(each.topic, each.partition)
+    number = plan.partitions.number(topic, partition)
     assert number is not None, "the partition does not belong to a topic of the trial"
     return number
 
@@ -322,11 +299,11 @@ def begin_offsets(consumer: Any, plan: TrialPlan, owned: list[TopicPartition]) -
     if not owned:
         return {}
     committed = consumer._coordinator.fetch_committed_offsets(set(owned))
-    left = {number_of(plan, each): at.offset for each, at in committed.items() if at.offset >= 0}
-    fresh = [each for each in owned if number_of(plan, each) not in left]
+    left = {number_of(plan, *each): at.offset for each, at in committed.items() if at.offset >= 0}
+    fresh = [each for each in owned if number_of(plan, *each) not in left]
     is_asked = bool(fresh) and plan.pattern.consumers.start != "latest"
     firsts = consumer.beginning_offsets(fresh) if is_asked else dict.fromkeys(fresh, 0)
-    numbered = {number_of(plan, each): offset for each, offset in firsts.items()}
+    numbered = {number_of(plan, *each): offset for each, offset in firsts.items()}
     return left | {number: plan.start_offset(number, at) for number, at in numbered.items()}
 
 
@@ -337,12 +314,11 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     partitions differ by at most one. Groups with more members than partitions per topic use the
     round-robin assignor, which divides the partitions of all topics together.
     """
-    if members > partitions.per_topic:
-        least, rest = divmod(len(partitions), members)
-        return least <= owned <= least + (1 if rest else 0)
-    least, rest = divmod(partitions.per_topic, members)
-    topics = len(partitions.topics)
-    return topics * least <= owned <= topics * (least + (1 if rest else 0))
+    divided, times = partitions.per_topic, len(partitions.topics)
+    if members > divided:
+        divided, times = len(partitions), 1
+    least, rest = divmod(divided, members)
+    return times * least <= owned <= times * (least + (1 if rest else 0))
 
 
 def await_settled(members: Sequence[GroupMember], plan: TrialPlan) -> None:

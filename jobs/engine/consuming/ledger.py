@@ -49,6 +49,26 @@ class Position:
         self._began, self._records = self.offset, 0
 
 
+class PositionBook:
+    """The positions of one member.
+
+    Attributes:
+        positions: partition → the member's position.
+    """
+
+    positions: dict[int, Position]
+
+    @property
+    def lag(self) -> int:
+        """Number of readable records that the member has not read yet."""
+        return sum(position.lag for position in list(self.positions.values()))
+
+    def has_reached(self, targets: Mapping[int, int]) -> bool:
+        """True if the member has read each of its partitions up to the target offset."""
+        positions = list(self.positions.values())
+        return all(each.offset >= targets.get(each.partition, 0) for each in positions)
+
+
 class GroupLedger:
     """Ledger of one group in one task. Times are on the engine's clock [s].
 
@@ -119,13 +139,12 @@ class GroupLedger:
             targets: partition → offset that the members should have reached; None if the targets
                 are unknown.
         """
-        self.latency.fold()
         owned, counts = list(positions), self.counts
         read_ranges = [*self._read_ranges, *(position.read_range() for position in owned)]
         behind = {at.partition: (targets or {}).get(at.partition, 0) - at.offset for at in owned}
         unread = {partition: records for partition, records in behind.items() if records > 0}
-        points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
         counts.throttle_ms = self.throttle_ms
+        points = int(self.window.duration_s / LAG_INTERVAL_S) + 1  # the window may have ended early
         if self._last_read_s is not None:
             counts.last_read_s = self._last_read_s - self.window.start_s
         counts.lag_records = tuple(self._lags[:points])

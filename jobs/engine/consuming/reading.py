@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from kafka.errors import for_code
 
 from jobs.engine.consuming.group_member import Assigned, Change, Member, Moved
-from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position
+from jobs.engine.consuming.ledger import SKIPPED, GroupLedger, Position, PositionBook
 from jobs.engine.consuming.stream import Batch, FetchAnswer, FetchStream
 from jobs.engine.network.apis import FETCH
 from jobs.engine.network.sockets import Channel
@@ -39,15 +39,16 @@ def _text(value: str) -> bytes:
 class FetchEncoder:
     """Encoder of the fetch requests of one connection.
 
-    Args:
+    Attributes:
         partitions: the partitions of all topics, with their numbers.
+        options: options of the consumers.
     """
 
     def __init__(self, partitions: Partitions, client_id: str, options: ConsumerOptions) -> None:
         self._client_id = _text(client_id)
-        self._partitions = partitions
+        self.partitions = partitions
         self._names = {topic: _text(topic) for topic in partitions.topics}
-        self._options = options
+        self.options = options
         self._limits = (
             _NOT_A_REPLICA,
             options.fetch_max_wait_ms,
@@ -70,7 +71,7 @@ class FetchEncoder:
             wanted: (number of a partition, offset from which to fetch).
             forgotten: numbers of the partitions that leave the session.
         """
-        room = self._options.max_partition_fetch_bytes
+        room = self.options.max_partition_fetch_bytes
         fetched = [(number, (_UNKNOWN, offset, _UNKNOWN, room)) for number, offset in wanted]
         parts = [self._client_id, _BODY.pack(*self._limits, *session)]
         parts += self._by_topic(_PARTITION, fetched)
@@ -87,7 +88,7 @@ class FetchEncoder:
         """
         packed: dict[str, list[bytes]] = {}
         for number, fields in items:
-            topic, partition = self._partitions.of(number)
+            topic, partition = self.partitions.of(number)
             packed.setdefault(topic, []).append(form.pack(partition, *fields))
         parts = [_COUNT.pack(len(packed))]
         for topic, each in packed.items():
@@ -148,11 +149,10 @@ _NO_SUCH_SESSION = frozenset({70, 71})
 session."""
 
 
-class Reader:
+class Reader(PositionBook):
     """The partitions of one member, with the member's positions.
 
     Attributes:
-        positions: partition → the member's position.
         generation: number of changes of the assignment so far; answers to requests of an earlier
             generation are ignored.
         is_paused: True before the first assignment, and during a rebalance.
@@ -162,14 +162,9 @@ class Reader:
         self.member = member
         self.ledger = ledger
         self.leaders = dict(enumerate(leaders))
-        self.positions: dict[int, Position] = {}
+        self.positions = {}
         self.generation = 0
         self.is_paused = True
-
-    @property
-    def lag(self) -> int:
-        """Number of readable records that this member has not read yet."""
-        return sum(position.lag for position in self.positions.values())
 
     def apply(self, change: Change) -> None:
         """Apply a change of the assignment or of the leaders."""
@@ -204,9 +199,7 @@ class Reader:
 
     def has_reached(self, targets: Mapping[int, int]) -> bool:
         """True if the member has read each of its partitions up to the target offset."""
-        if self.is_paused:
-            return False
-        return all(at.offset >= targets.get(p, 0) for p, at in self.positions.items())
+        return not self.is_paused and super().has_reached(targets)
 
 
 class FetchChannel(Channel):
@@ -215,8 +208,6 @@ class FetchChannel(Channel):
     Args:
         key: (client id, broker id).
         encoder: encodes the fetch requests.
-        partitions: the partitions of all topics, with their numbers.
-        check_crcs: whether to verify the CRC of each batch.
 
     Attributes:
         stream: parser of the received bytes.
@@ -225,23 +216,15 @@ class FetchChannel(Channel):
         retry_s: earliest time of the next request.
     """
 
-    def __init__(
-        self,
-        key: tuple[str, int],
-        reader: Reader,
-        encoder: FetchEncoder,
-        partitions: Partitions,
-        check_crcs: bool,
-    ) -> None:
+    def __init__(self, key: tuple[str, int], reader: Reader, encoder: FetchEncoder) -> None:
         super().__init__()
         self.key = key
         self.broker = key[1]
         self.reader = reader
-        self._partitions = partitions
-        self._check_crcs = check_crcs
+        self._encoder = encoder
+        self._check_crcs = encoder.options.check_crcs
         self.reset()
         self.wall_offset_s = 0.0
-        self._encoder = encoder
         self._session = FetchSession()
         self._correlation_id = 0
         self._generation = 0
@@ -250,7 +233,7 @@ class FetchChannel(Channel):
 
     def reset(self) -> None:
         """Prepare for a new transport; no request is in flight."""
-        self.stream = FetchStream(self, self._partitions, self._check_crcs)
+        self.stream = FetchStream(self, self._encoder.partitions, self._check_crcs)
         self.sent_s: float | None = None
         self.retry_s = 0.0
 

@@ -12,7 +12,7 @@ from jobs.engine.network.apis import FETCH
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
-from jobs.engine.network.sockets import Channel, Sockets
+from jobs.engine.network.sockets import Sockets
 from jobs.engine.producing.account import window_report
 from jobs.engine.task.client import Targets, connector_of
 from jobs.engine.task.control_channel import DriverChannel
@@ -38,7 +38,7 @@ class WireConsumers:
 
     def __init__(self, plan: TrialPlan, task: int) -> None:
         self._plan, self._options = plan, plan.pattern.consumers
-        self._task = task
+        self._task = plan.tasks + task
         self._hosted = self._options.members_of(task, plan.consumer_tasks)
         self._sockets = Sockets(self, time.monotonic, _RECEIVE_BYTES)
         self._ledgers: dict[int, GroupLedger] = {}
@@ -81,9 +81,7 @@ class WireConsumers:
         wanted = [(name, broker) for name in readers for broker in plan.brokers]
         for key, transport in self._connector.open(wanted).items():
             encoder = FetchEncoder(plan.partitions, plan.client_id(key[0]), options)
-            reader = readers[key[0]]
-            channel = FetchChannel(key, reader, encoder, plan.partitions, options.check_crcs)
-            self._channels[key] = channel
+            channel = self._channels[key] = FetchChannel(key, readers[key[0]], encoder)
             self._sockets.add(channel, transport)
 
     def run(
@@ -109,8 +107,7 @@ class WireConsumers:
 
         def report(shares: Iterable[GroupShare]) -> TaskReport:
             consumed = ConsumerReport(busy, tuple(shares), sockets)
-            task = self._plan.tasks + self._task
-            return window_report(task, self._window, wall_offset_s, consumed=consumed)
+            return window_report(self._task, self._window, wall_offset_s, consumed=consumed)
 
         ledgers = self._ledgers
         while (following := self._window.following()) is not None:
@@ -220,19 +217,17 @@ class WireConsumers:
         if request is not None:
             self._sockets.send(channel, [request])
 
-    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: FetchChannel, data: memoryview, now: float) -> None:
         """Parse the received bytes, and send the next request; see `Owner`."""
-        assert isinstance(channel, FetchChannel), "only fetch channels were added"
         channel.stream.feed(data, now)
         if channel.sent_s is None:
             self._send_request(channel, now)
 
-    def handle_flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: FetchChannel, now: float) -> None:
         """Do nothing; the channel waits for the answer. See `Owner`."""
 
-    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: FetchChannel, error: str, now: float) -> None:
         """Reopen the connection on another thread; see `Owner`."""
-        assert isinstance(channel, FetchChannel), "only fetch channels were added"
         channel.handle_lost(error)
         if channel.successor is None:
             self._reopener.request(channel.key)

@@ -83,13 +83,12 @@ def _address(text: str) -> tuple[str, int]:
     data = bytes.fromhex(words)
     if sys.byteorder == "little":
         data = b"".join(data[i : i + 4][::-1] for i in range(0, len(data), 4))
-    family = socket.AF_INET if len(data) == 4 else socket.AF_INET6
-    return _plain(socket.inet_ntop(family, data)), int(port, 16)
+    return _plain(data), int(port, 16)
 
 
-def _plain(ip: str) -> str:
+def _plain(ip: str | bytes) -> str:
     """An IP address in canonical form. An IPv4 address inside IPv6 becomes an IPv4 address."""
-    found = ipaddress.ip_address(ip.partition("%")[0])
+    found = ipaddress.ip_address(ip.partition("%")[0] if isinstance(ip, str) else ip)
     mapped = getattr(found, "ipv4_mapped", None)
     return str(mapped or found)
 
@@ -102,7 +101,6 @@ _RETIRE_SHARES = (0.6, 0.8)
 """When this share of a session's lifetime has passed, a successor of the connection is opened. Each
 connection uses a random share from this range, so that the connections of a load do not log in at
 the same moment."""
-SocketBuffers = tuple[int, int]
 _SOCKET_OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -111,10 +109,6 @@ _SOCKET_OPTIONS = [
 
 class BrokerConnectError(RedlineError):
     """A connection could not be opened. The text of the error names the broker and the cause."""
-
-
-class TooSlowError(RedlineError):
-    """A broker did not accept all connections within their common time limit."""
 
 
 def broker_words(broker_id: int, address: Address) -> str:
@@ -155,10 +149,9 @@ def refusals_of(
     """
     wanted = [("redline-check", broker) for broker in brokers]
     connector = Connector(brokers, options, timeout_s, apis=(PRODUCE,))
-    opened, refused = _open_all(wanted, connector, Aim.PROBES)
-    for transport in opened.values():
-        transport.close()
-    return {broker: str(error) for (_, broker), error in refused.items()}
+    with Opening(connector, Aim.PROBES) as opening:
+        opening.open_all(wanted)
+    return {broker: str(error) for (_, broker), error in opening.refused.items()}
 
 
 @dataclass(frozen=True)
@@ -176,18 +169,14 @@ class Connector:
     brokers: Mapping[int, Address]
     options: Mapping[str, Any]
     timeout_s: float
-    buffers: SocketBuffers = (-1, -1)
+    buffers: tuple[int, int] = (-1, -1)
     apis: Collection[Api] = ()
 
-    def open(self, wanted: Sequence[Key], rng: random.Random | None = None) -> dict[Key, Transport]:
+    def open(self, wanted: Sequence[Key]) -> dict[Key, Transport]:
         """Open one authenticated transport for each pair of a client's name and a broker id.
 
         If a broker closes a new connection at once, the connection is opened again. The pace of the
         attempts suits brokers that limit new connections.
-
-        Args:
-            wanted: the connections to open.
-            rng: source of the jitter; by default seeded by the first connection.
 
         Raises:
             BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
@@ -195,12 +184,12 @@ class Connector:
             ConfigError: no version of one of `apis` is supported by both the broker and the engine,
                 or a file of the security options cannot be used.
         """
-        opened, refused = _open_all(wanted, self, Aim.ALL, rng)
-        if refused:
-            for transport in opened.values():
-                transport.close()
-            raise refused.pop(next(iter(refused)))  # popped, so that the traceback makes no cycle
-        return opened
+        with Opening(self, Aim.ALL) as opening:
+            opening.open_all(wanted)
+            refused = opening.refused
+            if refused:
+                raise refused.pop(next(iter(refused)))  # popped: the traceback makes no cycle
+            return opening.take()
 
 
 class Aim(Enum):
@@ -218,39 +207,20 @@ class Aim(Enum):
     LOST = 3
 
 
-def _open_all(
-    wanted: Sequence[Key], connector: Connector, aim: Aim, rng: random.Random | None = None
-) -> tuple[dict[Key, Transport], dict[Key, RedlineError]]:
-    """Open connections, with a separate pace for each broker; see `Opening`."""
-    ensure_descriptors(len(wanted))
-    with Opening(connector, aim, rng or random.Random(repr(wanted[:1]))) as opening:
-        try:
-            opening.add(wanted)
-            while opening.is_running:
-                opening.step()
-        except BaseException:
-            for transport in opening.opened.values():
-                transport.close()
-            raise
-        return opening.opened, opening.refused
-
-
 class Opening:
     """The opening of many connections. A `ConnectPacer` for each broker sets the pace.
 
-    Args:
-        rng: source of the jitter.
+    The end of the block closes the connections that were not taken.
 
     Attributes:
-        opened: the open connections.
         refused: one refused connection of each refusing broker, with the explanation.
     """
 
-    def __init__(self, connector: Connector, aim: Aim, rng: random.Random) -> None:
+    def __init__(self, connector: Connector, aim: Aim) -> None:
         # One context for all connections, because reading the system's certificates takes long.
         self._tls = tls_context(connector.options)
         self._net = NetworkSelector(slow_task_threshold_secs=0)
-        self._connector, self._aim, self._rng = connector, aim, rng
+        self._connector, self._aim, self._rng = connector, aim, random.Random()
         # Buffer sizes are set before connecting, because the TCP window depends on them.
         sizes = zip((socket.SO_SNDBUF, socket.SO_RCVBUF), connector.buffers, strict=True)
         sized = [(socket.SOL_SOCKET, option, size) for option, size in sizes if size >= 0]
@@ -263,14 +233,31 @@ class Opening:
         self._pacers: dict[int, ConnectPacer] = {}
         self._running: dict[Any, Attempt] = {}
         self._ended: list[Any] = []
-        self.opened: dict[Key, Transport] = {}
+        self._opened: dict[Key, Transport] = {}
         self.refused: dict[Key, RedlineError] = {}
 
     def __enter__(self) -> Opening:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for transport in self._opened.values():
+            transport.close()
         self._net.close()
+
+    def open_all(self, wanted: Sequence[Key]) -> None:
+        """Open connections, until all of them are open or refused. The same connections have the
+        same jitter.
+        """
+        ensure_descriptors(len(wanted))
+        self._rng.seed(repr(wanted[:1]))
+        self.add(wanted)
+        while self.is_running:
+            self.step()
+
+    def take(self) -> dict[Key, Transport]:
+        """Take the connections that were opened since the last call."""
+        taken, self._opened = self._opened, {}
+        return taken
 
     def add(self, wanted: Iterable[Key]) -> None:
         """Add connections to open."""
@@ -307,7 +294,7 @@ class Opening:
                 place = broker_words(broker, self._connector.brokers[broker])
                 passed_s = now_s - self._began_s
                 text = f"{place} opened no connection within {passed_s:.0f} s"
-                self._give_up(broker, pacer, TooSlowError(text))
+                self._give_up(broker, pacer, BrokerConnectError(text))
                 continue
             for attempt in pacer.due(now_s, _AT_ONCE - len(self._running)):
                 self._start(attempt, now_s)
@@ -328,7 +315,7 @@ class Opening:
             pacer = self._pacers[attempt.key[1]]
             error = future.exception
             if error is None:
-                self.opened[attempt.key] = future.value
+                self._opened[attempt.key] = future.value
                 pacer.opened(attempt, now_s)
             elif not isinstance(error, RedlineError | OSError):
                 raise error

@@ -12,12 +12,10 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import cache
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from metrics.common.errors import ConfigError
-
-Answer = TypeVar("Answer")
 
 OWN = "/proc/thread-self/ns/net"
 """The file of the calling thread's current network namespace."""
@@ -25,36 +23,26 @@ OWN = "/proc/thread-self/ns/net"
 _CLONE_NEWNET = 0x40000000
 
 
-class Namespaces:
-    """The network namespace that a thread has entered, and the namespace that it has left.
-
-    Args:
-        there: descriptor of the entered namespace; None if the thread has entered none.
-        home: descriptor of the namespace that the thread has left.
+def at_home(there: int, home: int, call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs `call` in the namespace `home`, and then returns to the namespace
+    `there`. Any thread may call the function.
     """
 
-    def __init__(self, there: int | None, home: int | None) -> None:
-        self._there = there
-        self._home = home
+    def called(*arguments: Any) -> Any:
+        enter(home)
+        try:
+            return call(*arguments)
+        finally:
+            enter(there)
 
-    def at_home(self, call: Callable[..., Answer]) -> Callable[..., Answer]:
-        """A function that runs `call` in the namespace `home`. Any thread may call the function."""
-
-        def called(*arguments: Any) -> Answer:
-            if self._home is None or self._there is None:
-                return call(*arguments)
-            enter(self._home)
-            try:
-                return call(*arguments)
-            finally:
-                enter(self._there)
-
-        return called
+    return called
 
 
 @contextmanager
-def inside(path: str) -> Iterator[Namespaces]:
+def inside(path: str) -> Iterator[Callable[[Callable[..., Any]], Callable[..., Any]]]:
     """Run the block in a network namespace, and then return to the earlier namespace.
+
+    The block gets a wrapper for functions that must run in the earlier namespace.
 
     Args:
         path: file of the namespace, such as /run/netns/NAME; an empty path changes nothing.
@@ -63,7 +51,7 @@ def inside(path: str) -> Iterator[Namespaces]:
         ConfigError: the namespace does not exist, or this process is not allowed to enter it.
     """
     if not path:
-        yield Namespaces(None, None)
+        yield lambda call: call
         return
     with ExitStack() as closing:
         try:
@@ -79,7 +67,7 @@ def inside(path: str) -> Iterator[Namespaces]:
                 "rights; run Spark's executors on the host of the brokers, as root"
             ) from error
         closing.callback(enter, home)
-        yield Namespaces(there, home)
+        yield partial(at_home, there, home)
 
 
 def enter(descriptor: int) -> None:
@@ -88,9 +76,7 @@ def enter(descriptor: int) -> None:
     Raises:
         OSError: the descriptor is not a namespace, or this process is not allowed to enter it.
     """
-    if _libc().setns(descriptor, _CLONE_NEWNET) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, os.strerror(code))
+    _call("setns", descriptor, _CLONE_NEWNET)
 
 
 def new_namespace() -> int:
@@ -103,9 +89,7 @@ def new_namespace() -> int:
         raise OSError("this system has no network namespaces")
     home = os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if _libc().unshare(_CLONE_NEWNET) != 0:
-            code = ctypes.get_errno()
-            raise OSError(code, os.strerror(code))
+        _call("unshare", _CLONE_NEWNET)
         try:
             return os.open(OWN, os.O_RDONLY | os.O_CLOEXEC)
         finally:
@@ -114,6 +98,8 @@ def new_namespace() -> int:
         os.close(home)
 
 
-@cache
-def _libc() -> Any:
-    return ctypes.CDLL(None, use_errno=True)
+def _call(name: str, *arguments: int) -> None:
+    """Call a function of the C library that returns 0 after a success."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))

@@ -193,7 +193,12 @@ def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | Non
     mechanism = options.get("sasl_mechanism")
     protocol = options.get("security_protocol", "PLAINTEXT")
     if isinstance(error, kafka_errors.SaslAuthenticationFailedError):
-        return _explain_login(error, options)
+        provider = options.get("sasl_oauth_token_provider")
+        remedy = _LOGIN_REMEDY.get(mechanism, _LOGIN_REMEDY[None])
+        return (
+            f"the broker refuses the login by {mechanism} ({_brief(error)}); expected a user that "
+            f"the broker knows; {getattr(provider, 'remedy', remedy)}"
+        )
     if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
         return (
             f"the broker does not support the SASL mechanism {mechanism}; expected one of its "
@@ -209,32 +214,18 @@ def _explain_sasl(error: BaseException, options: Mapping[str, Any]) -> str | Non
             f"the broker's listener accepts no login, but {protocol} sends one; {_CHECK_PROTOCOL}"
         )
     if type(error).__module__.partition(".")[0] == "gssapi":
-        return _explain_kerberos(error, options)
+        # An error of MIT's Kerberos library, whose minor code names the cause.
+        said = re.sub(r".*Minor \(\d+\): ", "", _text_of(error))
+        service = options.get("sasl_kerberos_service_name")
+        return (
+            f"Kerberos gives no ticket for the broker's service {service} ({said[:200]}); expected "
+            "a ticket (kinit, KRB5CCNAME) or a keytab (KRB5_CLIENT_KTNAME) on the driver and on "
+            f"every executor, and in Kerberos a principal {service}/HOST for each broker's "
+            "advertised host; provide them, or correct cluster security.kerberos_service_name"
+        )
     if isinstance(error, RuntimeError) and mechanism == "GSSAPI":
         return NO_GSSAPI.format(host=socket.gethostname())
     return None
-
-
-def _explain_login(error: Exception, options: Mapping[str, Any]) -> str:
-    mechanism = options.get("sasl_mechanism")
-    provider = options.get("sasl_oauth_token_provider")
-    remedy = _LOGIN_REMEDY.get(mechanism, _LOGIN_REMEDY[None])
-    return (
-        f"the broker refuses the login by {mechanism} ({_brief(error)}); expected a user that the "
-        f"broker knows; {getattr(provider, 'remedy', remedy)}"
-    )
-
-
-def _explain_kerberos(error: BaseException, options: Mapping[str, Any]) -> str:
-    """Explain an error of MIT's Kerberos library, whose minor code names the cause."""
-    said = re.sub(r".*Minor \(\d+\): ", "", _text_of(error))
-    service = options.get("sasl_kerberos_service_name")
-    return (
-        f"Kerberos gives no ticket for the broker's service {service} ({said[:200]}); expected a "
-        "ticket (kinit, KRB5CCNAME) or a keytab (KRB5_CLIENT_KTNAME) on the driver and on every "
-        f"executor, and in Kerberos a principal {service}/HOST for each broker's advertised host; "
-        "provide them, or correct cluster security.kerberos_service_name"
-    )
 
 
 def _brief(error: BaseException) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import random
 import threading
 from collections.abc import Callable
 
@@ -61,7 +60,7 @@ class Reopener:
     # --- in the thread ------------------------------------------------------
 
     def _run(self) -> None:
-        with Opening(self._connector, Aim.LOST, random.Random()) as opening:
+        with Opening(self._connector, Aim.LOST) as opening:
             while not self._is_closed:
                 while not opening.is_running or not self._wanted.empty():
                     key = self._wanted.get()
@@ -70,12 +69,11 @@ class Reopener:
                     opening.add([key])
                 else:
                     opening.step()
-                    self._hand_over(opening.opened)
+                    self._hand_over(opening.take())
 
     def _hand_over(self, opened: dict[Key, Transport]) -> None:
         with self._lock:
-            for key in list(opened):
-                transport = opened.pop(key)
+            for key, transport in opened.items():
                 if self._is_closed:
                     transport.close()
                 else:

@@ -31,9 +31,8 @@ _INFO = struct.Struct("=16xI4xI40xI8xI16xI16xQQ12xI16xQQQ8xQQ")
 _LEAST_BYTES = 104  # includes tcpi_total_retrans: since Linux 2.6
 _WITH_MIN_RTT_BYTES = 152  # since Linux 4.6
 _WITH_LIMITS_BYTES = 192  # since Linux 4.10
-_MEMINFO = struct.Struct(
-    "=IIIIII"
-)  # rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued
+# rmem_alloc, rcvbuf, wmem_alloc, sndbuf, fwd_alloc, wmem_queued
+_MEMINFO = struct.Struct("=IIIIII")
 
 
 class TcpInfo(NamedTuple):
@@ -105,22 +104,20 @@ def parsed(answer: bytes) -> TcpInfo | None:
 
 def tcp_info(sock: socket.socket) -> TcpInfo | None:
     """The kernel's figures of this socket; None if the kernel has none, or the socket is closed."""
-    if not _IS_LINUX:
-        return None
+    return parsed(_option(sock, socket.IPPROTO_TCP, _TCP_INFO, _INFO.size))
+
+
+def _option(sock: socket.socket, level: int, option: int, size: int) -> bytes:
+    """The value of a socket option; empty if the socket is closed, or the system is not Linux."""
     try:
-        return parsed(sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _INFO.size))
+        return sock.getsockopt(level, option, size) if _IS_LINUX else b""
     except OSError:
-        return None
+        return b""
 
 
 def socket_memory(sock: socket.socket) -> SocketMemory | None:
     """The buffers of this socket; None if it is closed, or the system does not show them."""
-    if not _IS_LINUX:
-        return None
-    try:
-        answer = sock.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-    except OSError:
-        return None
+    answer = _option(sock, socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
     if len(answer) < _MEMINFO.size:
         return None
     held, receive, _in_queues, send, _forward, queued = _MEMINFO.unpack(answer)
@@ -295,7 +292,5 @@ class SocketWatch:
         return {broker: counts for broker, counts in self._counts.items() if counts.looks}
 
 
-def _chosen(choose: Callable[..., int], known: int | None, seen: int | None) -> int | None:
-    if known is None or seen is None:
-        return seen if known is None else known
-    return choose(known, seen)
+def _chosen(choose: Callable[..., int | None], *values: int | None) -> int | None:
+    return choose((each for each in values if each is not None), default=None)

@@ -7,7 +7,7 @@ import selectors
 from collections.abc import Callable
 from contextlib import suppress
 from time import sleep, time
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from jobs.engine.network.transport import Buffer, PlainTransport, Transport, drop_bytes
 
@@ -96,27 +96,30 @@ class Channel:
         """Handle the arrival of `size` of the `skippable` bytes, which were dropped."""
 
 
-class Owner(Protocol):
+Owned_contra = TypeVar("Owned_contra", bound=Channel, contravariant=True)
+
+
+class Owner(Protocol[Owned_contra]):
     """The owner of channels. The owner's methods handle the events of the channels."""
 
-    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, channel: Owned_contra, /, data: memoryview, now: float) -> None:
         """Handle bytes that arrived at `now`.
 
         Args:
             data: the received bytes, without dropped bytes; valid only during the call.
         """
 
-    def handle_flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, channel: Owned_contra, /, now: float) -> None:
         """Handle the event that the socket has taken all unwritten buffers."""
 
-    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, channel: Owned_contra, /, error: str, now: float) -> None:
         """Handle a lost connection. The channel has no transport any more."""
 
     def handle_woken(self) -> None:
         """Handle a wake-up of the selector by another thread."""
 
 
-class Sockets:
+class Sockets(Generic[Owned_contra]):
     """A selector with the channels of one owner.
 
     Args:
@@ -129,7 +132,9 @@ class Sockets:
         are_stamped: whether the kernel stamps arrivals for all channels with `is_parsed_whole`.
     """
 
-    def __init__(self, owner: Owner, clock: Callable[[], float], receive_bytes: int) -> None:
+    def __init__(
+        self, owner: Owner[Owned_contra], clock: Callable[[], float], receive_bytes: int
+    ) -> None:
         self._owner = owner
         self._clock = clock
         self._selector = selectors.DefaultSelector()
@@ -141,7 +146,7 @@ class Sockets:
         self.waited_s = 0.0
         self.are_stamped = True
 
-    def add(self, channel: Channel, transport: Transport) -> None:
+    def add(self, channel: Owned_contra, transport: Transport) -> None:
         """Connect a channel with this transport, and watch the transport's socket."""
         channel.transport = transport
         channel.unwritten = []
@@ -150,7 +155,7 @@ class Sockets:
             self.are_stamped = False
         self._selector.register(transport, _READ, channel)
 
-    def replace(self, channel: Channel) -> None:
+    def replace(self, channel: Owned_contra) -> None:
         """Replace the channel's transport by its successor, and close the old transport."""
         transport, successor = channel.transport, channel.successor
         assert successor is not None, "the owner has set it"
@@ -165,7 +170,7 @@ class Sockets:
         self._selector.close()
         self._waker.close()
 
-    def send(self, channel: Channel, buffers: list[Buffer]) -> bool:
+    def send(self, channel: Owned_contra, buffers: list[Buffer]) -> bool:
         """Send these buffers after the unwritten ones; False if the connection is lost."""
         transport = channel.transport
         if transport is None:
@@ -183,7 +188,7 @@ class Sockets:
             self._selector.modify(transport, _READ | (_WRITE if rest else 0), channel)
         return True
 
-    def lose(self, channel: Channel, error: str) -> None:
+    def lose(self, channel: Owned_contra, error: str) -> None:
         """Close the channel's transport, and report the loss to the owner."""
         transport = channel.transport
         if transport is None:
@@ -231,7 +236,7 @@ class Sockets:
                 if channel.transport is not None:
                     _await_rest(channel, channel.transport)
 
-    def _receive_once(self, channel: Channel, transport: Transport, before_s: float) -> None:
+    def _receive_once(self, channel: Owned_contra, transport: Transport, before_s: float) -> None:
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
@@ -251,7 +256,7 @@ class Sockets:
         elif size is not None:
             self.lose(channel, "ConnectionClosed")
 
-    def _receive(self, channel: Channel, transport: Transport) -> None:
+    def _receive(self, channel: Owned_contra, transport: Transport) -> None:
         """Receive at most the size of the buffer, because other channels wait, too."""
         left = len(self._buffer)
         while left and channel.transport is transport:

@@ -31,8 +31,8 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of batch times [s]. The method `fold` converts the log to a histogram: the number of
-    records for each time [µs].
+    """Log of batch times [s]. The method `fold` adds the times to counts: the number of records
+    for each time [µs].
 
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. The
@@ -54,7 +54,8 @@ class TimeLog:
 
     @property
     def histogram(self) -> Histogram:
-        """The histogram of all times that `fold` has converted so far [µs]."""
+        """The histogram of all times so far [µs]."""
+        self.fold()
         found = Histogram()
         for value, count in _times_of(self._counts, _BINS):
             found.record(value, count)
@@ -62,7 +63,8 @@ class TimeLog:
 
     @property
     def by_slice(self) -> dict[int, dict[int, int]]:
-        """The folded times per slice, with less precision: slice → time [µs] → records."""
+        """The times per slice, with less precision: slice → time [µs] → records."""
+        self.fold()
         found: dict[int, dict[int, int]] = {}
         for number, counts in self._slices.items():
             by_time: Counter[int] = Counter()
@@ -168,15 +170,9 @@ class Account:
         self.slice_s = slice_length_s(window.duration_s)
         self._slice_end_s = -math.inf  # because the window can begin earlier than planned
 
-    def close(self) -> None:
-        """Fold all times at the end of the account."""
-        self.latency.fold()
-        self.lateness.fold()
-
     def begin_window(self, following: Window) -> Account:
         """Begin the following window; return the account of the window that has ended."""
         over = copy.copy(self)
-        over.close()
         self._before.update(self._offsets)
         self._acked_before += self.counts.acked_total
         self._begin(following)
@@ -293,7 +289,9 @@ class Account:
     def update_silence(
         self, producers: Iterable[Producer], leaders: Sequence[int], now: float
     ) -> None:
-        """Update the longest silence of each broker that must still answer a request."""
+        """Update the longest silence of each broker that must still answer a request. The caller
+        must call this method several times per second.
+        """
         awaited: set[int] = set()
         for producer in producers:
             awaited.update(leaders[partition] for partition in producer.queues)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from bisect import insort
 from collections import deque
 from collections.abc import Sequence
 
@@ -36,7 +37,6 @@ class Accumulator:
 
     def __init__(self, options: ProducerOptions, account: Account, leaders: Sequence[int]) -> None:
         self._memory = options.buffer_memory
-        self._timeout_s = options.delivery_timeout_ms / 1000.0
         self._ties = itertools.count()  # because producers cannot be compared
         self.account = account
         self.leaders = list(leaders)
@@ -88,7 +88,8 @@ class Accumulator:
             queue = producer.queues[partition] = PartitionQueue(producer, partition, connection)
         if not queue.is_muted:
             transactions = producer.transactions
-            if connection.is_open and (transactions is None or transactions.admits(partition)):
+            is_admitted = transactions is None or partition in transactions.partitions
+            if connection.is_open and is_admitted:
                 connection.queues.setdefault(partition, queue)
             else:
                 self.mute(queue, now)
@@ -128,25 +129,19 @@ class Accumulator:
             queue.producer.buffered_bytes -= batch.size
             self.to_send_again -= 1 if batch.trouble else 0
 
-    def take_overdue(self, queue: PartitionQueue, now: float) -> list[Batch]:
-        """Take the batches of a queue that are older than the delivery timeout."""
-        since_s = now - self._timeout_s
-        overdue = [batch for batch in queue.batches if batch.due_s < since_s]
-        if overdue:
-            queue.batches = deque(batch for batch in queue.batches if batch.due_s >= since_s)
-            self.take(queue, overdue)
-        return overdue
-
-    def take_all(self, queue: PartitionQueue) -> list[Batch]:
-        """Take all batches of a queue."""
-        batches = list(queue.batches)
-        queue.batches.clear()
-        self.take(queue, batches)
-        return batches
+    def take_before(self, queue: PartitionQueue, before_s: float = NEVER) -> list[Batch]:
+        """Take the batches of a queue that were due before this time; by default all batches."""
+        taken = [batch for batch in queue.batches if batch.due_s < before_s]
+        if taken:
+            queue.batches = deque(batch for batch in queue.batches if batch.due_s >= before_s)
+            self.take(queue, taken)
+        return taken
 
     def put_back(self, queue: PartitionQueue, batch: Batch, not_before_s: float) -> None:
         """Put a failed batch back into its queue, to be sent again at `not_before_s` or later."""
-        queue.put_back(batch)
+        if queue.under_way is batch:
+            queue.under_way = None
+        insort(queue.batches, batch, key=lambda each: each.first)
         queue.producer.buffered_bytes += batch.size
         self.to_send_again += 1
         queue.not_before_s = not_before_s

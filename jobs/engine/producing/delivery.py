@@ -31,7 +31,6 @@ from jobs.engine.producing.producer import NEVER, Connection, PartitionQueue, Pr
 from jobs.engine.producing.protocol import ControlRequest, FindLeaders
 from jobs.engine.producing.retries import (
     DUPLICATE_SEQUENCE,
-    LOST,
     OUT_OF_ORDER_SEQUENCE,
     SEQUENCE_ERRORS,
     Refusal,
@@ -48,33 +47,30 @@ _PRESSURE_S = 0.1
 
 
 @dataclass(slots=True)
-class Produce:
+class _OnConnection:
+    connection: Connection
+
+
+@dataclass(slots=True)
+class Produce(_OnConnection):
     """Action: send these batches as one request."""
 
-    connection: Connection
     batches: list[Batch]
 
 
 @dataclass(slots=True)
-class SendControlRequest:
+class SendControlRequest(_OnConnection):
     """Action: send a control request over this connection."""
 
-    connection: Connection
     request: ControlRequest
 
 
-@dataclass(slots=True)
-class Reopen:
+class Reopen(_OnConnection):
     """Action: open this connection again, without a time limit."""
 
-    connection: Connection
 
-
-@dataclass(slots=True)
-class Replace:
+class Replace(_OnConnection):
     """Action: replace this connection's transport by its successor. No request is in flight."""
-
-    connection: Connection
 
 
 Action = Produce | Replace | SendControlRequest | Reopen
@@ -126,7 +122,6 @@ class Delivery:
         self._leaders_request: FindLeaders | None = None
         self._leaders_from_s = 0.0
         self._unanswered = 0
-        self._congested = 0
         self._gather_from_s = 0.0
         self.leaders = self._accumulator.leaders
         self.producers: list[Producer] = []
@@ -148,8 +143,9 @@ class Delivery:
         """Whether a batch or request may still be sent, or still waits for an answer."""
         if self.is_open:
             return True
-        waiting = self._unanswered + self._congested + self._accumulator.to_send_again
-        return waiting + len(self._settling) + len(self._transactions.open) > 0
+        waiting = self._unanswered + self._accumulator.to_send_again
+        waiting += len(self._settling) + len(self._transactions.open)
+        return waiting > 0 or any(each.unwritten for each in self.connections)
 
     def may_gather(self, now: float) -> bool:
         """Whether answers may be gathered and handled together, because no batch had to wait
@@ -287,16 +283,8 @@ class Delivery:
         if connection.has_waiting:
             self._filling.append(connection)
 
-    def mark_congested(self, connection: Connection) -> None:
-        """Record that the socket did not take all bytes of the newest request."""
-        if not connection.is_congested:
-            connection.is_congested = True
-            self._congested += 1
-
-    def mark_flushed(self, connection: Connection) -> None:
-        """Record that the socket has taken the remaining bytes."""
-        connection.is_congested = False
-        self._congested -= 1
+    def handle_flushed(self, connection: Connection) -> None:
+        """Handle the event that the socket has taken the remaining bytes."""
         if connection.has_waiting:
             self._filling.append(connection)
 
@@ -305,17 +293,16 @@ class Delivery:
         connection.is_open, accumulator = False, self._accumulator
         producer, requests = connection.producer, [each for _, each in connection.in_flight]
         connection.in_flight.clear()
-        self._congested -= 1 if connection.is_congested else 0
-        connection.is_congested = False
         self._settling.discard(connection)
         for request in requests:
             if not isinstance(request, list):
                 self._forget_request(connection, request, now)
+        lost = Refusal(error, is_retriable=True, is_unsure=True, leader_moved=False)
         for batches in requests:
             if isinstance(batches, list):
                 self._unanswered -= 1
                 for batch in batches:
-                    self._retry_or_fail(producer, batch, error, LOST, now)
+                    self._retry_or_fail(producer, batch, lost, now)
         if accumulator.is_over:
             return
         for queue in list(connection.queues.values()):
@@ -340,8 +327,7 @@ class Delivery:
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
         """Handle the replacement of a connection by its successor."""
-        connection.is_open = True
-        connection.is_wanted = connection.has_successor = False
+        connection.reset()
         for queue in self._accumulator.muted:
             if queue.turns:
                 self._accumulator.retry_soon(queue, now)
@@ -358,12 +344,6 @@ class Delivery:
                 for queue in list(producer.queues.values()):
                     self._expire(queue, now)
                 self._accumulator.unblock(producer, now)
-
-    def update_silence(self, now: float) -> None:
-        """Update the longest silence of each broker. The caller must call this method several times
-        per second.
-        """
-        self._account.update_silence(self.producers, self.leaders, now)
 
     def begin_window(self, following: Window, now: float) -> Account:
         """Begin the following window; return the account of the window that has ended."""
@@ -389,7 +369,7 @@ class Delivery:
         self._accumulator.is_over = True
         for producer in self.producers:
             for queue in producer.queues.values():
-                for batch in self._accumulator.take_all(queue):
+                for batch in self._accumulator.take_before(queue):
                     if batch.trouble is not None:
                         self._fail(producer, batch, batch.last_error, now)
         self._accumulator.to_send_again = 0
@@ -412,7 +392,7 @@ class Delivery:
                 not connection.queues
                 and partition not in producer.queues
                 and connection.has_room
-                and (transactions is None or (transactions.admits(partition) and not is_held))
+                and (transactions is None or (partition in transactions.partitions and not is_held))
             ):
                 batches = self._seal(producer, connection, producer.records_by(ready_s), now)
                 if not producer.closed_loop:
@@ -462,7 +442,7 @@ class Delivery:
     def _fill(self, connection: Connection, now: float) -> Produce | Replace | None:
         """The next request over this connection; None if nothing may be sent now."""
         if connection.has_successor:
-            is_drained = not connection.in_flight and not connection.is_congested
+            is_drained = not connection.in_flight and not connection.unwritten
             return Replace(connection) if is_drained else None
         queues, producer = connection.queues, connection.producer
         while queues and connection.has_room:
@@ -507,7 +487,7 @@ class Delivery:
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
         """Fail the batches of a queue that are older than the delivery timeout."""
-        for batch in self._accumulator.take_overdue(queue, now):
+        for batch in self._accumulator.take_before(queue, now - self._timeout_s):
             self._fail(queue.producer, batch, batch.last_error, now)
 
     def _resume(self, queue: PartitionQueue, now: float) -> Produce | None:
@@ -575,7 +555,7 @@ class Delivery:
         """Request the leaders over a connection of the producer, unless they were requested
         recently.
         """
-        ways = [c for c in producer.connections.values() if c.is_open and not c.is_congested]
+        ways = [c for c in producer.connections.values() if c.is_open and not c.unwritten]
         if ways and self._leaders_request is None and now >= self._leaders_from_s:
             connection = min(ways, key=lambda each: len(each.in_flight))
             self._leaders_request = FindLeaders()
@@ -616,17 +596,15 @@ class Delivery:
                     return False
                 self._accumulator.restart_sequence(producer, batch.partition)
         refusal = Refusal.of(code, self._options, state is not None)
-        self._retry_or_fail(producer, batch, refusal.error, refusal, now)
+        self._retry_or_fail(producer, batch, refusal, now)
         if refusal.leader_moved:
             self._request_leaders(producer, now)
         return False
 
-    def _retry_or_fail(
-        self, producer: Producer, batch: Batch, error: str, why: Refusal, now: float
-    ) -> None:
+    def _retry_or_fail(self, producer: Producer, batch: Batch, why: Refusal, now: float) -> None:
         trouble = batch.trouble = batch.trouble or Trouble()
         trouble.failures += 1
-        trouble.error = error
+        trouble.error = why.error
         if why.is_unsure and producer.id_state is None:
             trouble.copies += 1
         trouble.is_unsure |= why.is_unsure
@@ -636,7 +614,7 @@ class Delivery:
         )
         is_given_up |= producer.transactions is not None and producer.transactions.is_failed
         if not why.is_retriable or is_given_up:
-            self._fail(producer, batch, error, now)
+            self._fail(producer, batch, why.error, now)
             return
         accumulator = self._accumulator
         queue = accumulator.mute(accumulator.queue_of(producer, batch.partition, now), now)

@@ -156,15 +156,14 @@ class WireLoop:
         task: int,
         transports: Mapping[Key, Transport],
         pool: BatchPool,
+        connector: Connector,
         clock: Callable[[], float] = time.monotonic,
-        connector: Connector | None = None,
     ) -> None:
         self._plan = plan
         self._task = task
         self._clock = clock
         self._next_check_s = clock() + _CHECK_INTERVAL_S
-        connector = connector or connector_of_producers(plan)
-        self._network = NetworkClient(plan, pool, connector, clock)
+        self._network = NetworkClient(plan, connector, clock)
         self.producers: list[Producer] = []
         for index in plan.producers_of(task):
             self._add_producer(index, pool, transports)
@@ -276,7 +275,6 @@ class WireLoop:
         drain_s = self._plan.pattern.phases.drain_timeout_s
         self._turn_until(lambda: account.window.end_s + drain_s)
         delivery.end(self._clock())
-        account.close()
 
     def _measure(self) -> None:
         account, sockets = self.account, self._network.sockets
@@ -317,15 +315,8 @@ class WireLoop:
             self._network.sockets.lose(connection, "RequestTimedOutError")
         self._network.renew_sessions(now)
         self._delivery.expire(now)
-        self._delivery.update_silence(now)
+        account.update_silence(self.producers, self._delivery.leaders, now)
         self._watch.look()
-
-
-def connector_of_producers(plan: TrialPlan) -> Connector:
-    """The connector of the engine's producers, according to the plan."""
-    options = plan.pattern.producer.options
-    apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
-    return connector_of(plan, options, apis)
 
 
 class WireProducers:
@@ -339,14 +330,15 @@ class WireProducers:
 
     def open(self) -> None:
         """Connect, encode the pool, and get producer ids if producers are idempotent."""
-        plan, task = self._plan, self._task
+        plan, task, options = self._plan, self._task, self._plan.pattern.producer.options
         names = [plan.producer_name(index) for index in plan.producers_of(task)]
         wanted = [(name, broker) for name in names for broker in plan.brokers]
-        connector = connector_of_producers(plan)
+        apis = apis_of_producers(options.enable_idempotence, options.has_transactions)
+        connector = connector_of(plan, options, apis)
         self._transports = connector.open(wanted)
         pool = pool_of(plan.pattern.producer)
-        self._loop = WireLoop(plan, task, self._transports, pool, connector=connector)
-        if plan.pattern.producer.options.enable_idempotence:
+        self._loop = WireLoop(plan, task, self._transports, pool, connector)
+        if options.enable_idempotence:
             self._loop.register()
 
     def run(

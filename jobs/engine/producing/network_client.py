@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from jobs.engine.batches.pool import BatchPool
 from jobs.engine.batches.sections import NO_STAMP
 from jobs.engine.network.connections import Connector
 from jobs.engine.network.pacing import Key
 from jobs.engine.network.reopening import Reopener
 from jobs.engine.network.socket_watch import SocketWatch
 from jobs.engine.network.sockets import Channel, Sockets
-from jobs.engine.network.transport import Buffer, Transport, correlation_id_of
+from jobs.engine.network.transport import Transport, correlation_id_of
 from jobs.engine.producing.batch import UNACKNOWLEDGED, Batch
 from jobs.engine.producing.delivery import Action, Delivery, Produce, Reopen, Replace
 from jobs.engine.producing.producer import Connection
@@ -43,11 +42,8 @@ class NetworkClient:
 
     _decider: Registration | Delivery
 
-    def __init__(
-        self, plan: TrialPlan, pool: BatchPool, connector: Connector, clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, plan: TrialPlan, connector: Connector, clock: Callable[[], float]) -> None:
         options = plan.pattern.producer.options
-        self._pool = pool
         self._partitions = plan.partitions
         self._clock = clock
         self.wall_offset_s = 0.0
@@ -114,7 +110,6 @@ class NetworkClient:
         elif isinstance(action, Reopen):
             self._reopener.request((connection.producer.name, connection.broker))
         elif isinstance(action, Replace):
-            connection.reset()
             self.sockets.replace(connection)
             self._decider.handle_replaced(connection, self._clock())
         else:
@@ -130,29 +125,24 @@ class NetworkClient:
             sender = Sender(sender.client_id, producer.name, timeout_ms, *ids)
         versions = {} if transport is None else transport.versions
         data = encode_request(request, sender, self._partitions, connection.sent, versions)
-        self._write(connection, [data])
+        self.sockets.send(connection, [data])
 
     def _produce(self, connection: Connection, batches: Sequence[Batch]) -> None:
-        producer, take, offset_s = connection.producer, self._pool.take, self.wall_offset_s
+        producer, offset_s = connection.producer, self.wall_offset_s
         state, is_transactional = producer.id_state, producer.transactions is not None
         wire, stamp = [], NO_STAMP
         for batch in batches:
             if state is not None and batch.stamp is not None:
                 stamp = (state.producer_id, *batch.stamp)
             at_ms = int((batch.due_s + offset_s) * 1000)
-            header, body = take(batch.section, batch.records, at_ms, stamp, is_transactional)
+            header, body = batch.section.batch_of(batch.records, at_ms, stamp, is_transactional)
             wire.append((batch.partition, header, body))
         if self._is_answered:
             connection.sent += 1
-        is_taken = self._write(connection, connection.encoder.encode(connection.sent, wire))
+        request = connection.encoder.encode(connection.sent, wire)
+        is_taken = self.sockets.send(connection, request)
         if is_taken and not self._is_answered:
             self._delivery.handle_written(connection, self._clock())
-
-    def _write(self, connection: Connection, buffers: list[Buffer]) -> bool:
-        is_taken = self.sockets.send(connection, buffers)
-        if connection.unwritten:
-            self._decider.mark_congested(connection)
-        return is_taken
 
     @property
     def _delivery(self) -> Delivery:
@@ -161,10 +151,8 @@ class NetworkClient:
 
     # --- receiving ----------------------------------------------------------
 
-    def handle_received(self, channel: Channel, data: memoryview, now: float) -> None:
+    def handle_received(self, connection: Connection, data: memoryview, now: float) -> None:
         """Handle all complete responses; see `Owner`."""
-        assert isinstance(channel, Connection), "only connections were added"
-        connection = channel
         for frame in connection.reader.feed(data):
             connection.answered += 1
             if not connection.in_flight or correlation_id_of(frame) != connection.answered:
@@ -182,15 +170,13 @@ class NetworkClient:
             else:
                 self._decider.handle_coordinator_response(connection, code, answer, now)
 
-    def handle_flushed(self, channel: Channel, now: float) -> None:
+    def handle_flushed(self, connection: Connection, now: float) -> None:
         """Report to the decider that all bytes were taken; see `Owner`."""
-        assert isinstance(channel, Connection), "only connections were added"
-        self._decider.mark_flushed(channel)
+        self._decider.handle_flushed(connection)
 
-    def handle_lost(self, channel: Channel, error: str, now: float) -> None:
+    def handle_lost(self, connection: Connection, error: str, now: float) -> None:
         """Report the lost connection to the decider; see `Owner`."""
-        assert isinstance(channel, Connection), "only connections were added"
-        self._decider.handle_lost(channel, error, now)
+        self._decider.handle_lost(connection, error, now)
 
     def handle_woken(self) -> None:
         """Take the reopened connections; see `Owner`."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from bisect import insort
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
@@ -58,12 +57,6 @@ class PartitionQueue:
     scheduled_s: float = NEVER
     turns: int = 0
 
-    def put_back(self, batch: Batch) -> None:
-        """Put a failed batch back into the queue, to be sent again."""
-        if self.under_way is batch:
-            self.under_way = None
-        insort(self.batches, batch, key=lambda each: each.first)
-
     @property
     def again(self) -> list[Batch]:
         """The failed batches, which are to be sent again."""
@@ -87,7 +80,6 @@ class Connection(Channel):
             request or a control request.
         queues: partition → queue that waits for its turn; queues with failed batches come first.
         is_open: False while the connection is lost.
-        is_congested: whether the socket has not yet taken all bytes of the newest request.
         is_wanted: whether the connection is being opened again.
         has_successor: whether an open successor waits to replace the connection, which is lost or
             whose session ends soon; if so, no more requests are sent over the connection.
@@ -107,28 +99,26 @@ class Connection(Channel):
         self.max_in_flight = max_in_flight
         self.in_flight: deque[tuple[float, list[Batch] | ControlRequest]] = deque()
         self.queues: OrderedDict[int, PartitionQueue] = OrderedDict()
-        self.is_open = True
-        self.is_congested = False
-        self.is_wanted = False
-        self.has_successor = False
         self.reset()
 
     def reset(self) -> None:
-        """Prepare for a new transport."""
+        """Begin with a new transport, over which no request was sent yet."""
+        self.is_open = True
+        self.is_wanted = self.has_successor = False
         self.reader = FrameReader()
         self.sent = self.answered = 0
 
     @property
     def has_room(self) -> bool:
         """Whether another request may be sent now."""
-        is_usable = self.is_open and not self.is_congested and not self.has_successor
+        is_usable = self.is_open and not self.unwritten and not self.has_successor
         return is_usable and len(self.in_flight) < self.max_in_flight
 
     @property
     def awaits_answers(self) -> bool:
         """Whether batches wait because `max_in_flight` requests are unanswered."""
         is_full = len(self.in_flight) >= self.max_in_flight
-        return is_full and self.is_open and not self.is_congested and self.has_waiting
+        return is_full and self.is_open and not self.unwritten and self.has_waiting
 
     @property
     def has_waiting(self) -> bool:
@@ -322,8 +312,7 @@ class Producer:
 
     def withdraw(self) -> None:
         """Withdraw all records of a producer that has not begun."""
-        self._schedule = EndingSchedule(self._schedule, 0)
-        self._open()
+        self.hold(EndingSchedule(self._schedule, 0))
         self.scheduled_s = self.ready_s
 
     def hold(self, schedule: Schedule) -> None:

@@ -132,21 +132,15 @@ class Registration:
 
     def handle_lost(self, connection: Connection, error: str, now: float) -> None:
         """Handle a lost connection, which will be opened again; see `Delivery`."""
-        connection.is_open = connection.is_congested = False
-        self._is_lost = True
+        connection.is_open, self._is_lost = False, True
         if connection.has_successor:
             self._replacing.append(connection)
         for _ in range(len(connection.in_flight)):
             connection.in_flight.popleft()
             self._retry(connection.producer, now)
 
-    def mark_congested(self, connection: Connection) -> None:
-        """Record that the socket did not take all bytes of the request."""
-        connection.is_congested = True
-
-    def mark_flushed(self, connection: Connection) -> None:
-        """Record that the socket has taken the remaining bytes."""
-        connection.is_congested = False
+    def handle_flushed(self, connection: Connection) -> None:
+        """Do nothing; no batch waits for the connection. See `Delivery`."""
 
     def handle_reopened(self, connection: Connection) -> None:
         """Handle a new successor of a lost connection; see `Delivery`."""
@@ -155,8 +149,7 @@ class Registration:
 
     def handle_replaced(self, connection: Connection, now: float) -> None:
         """Handle the replacement of a connection by its successor; see `Delivery`."""
-        connection.is_open = True
-        connection.is_wanted = connection.has_successor = False
+        connection.reset()
 
     @property
     def _thing(self) -> str:

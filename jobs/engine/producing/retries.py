@@ -24,7 +24,7 @@ _EXPONENT_MAX = 62
 
 @dataclass(frozen=True)
 class Refusal:
-    """Meaning of an error code in a produce response.
+    """Meaning of an error code in a produce response, or of a lost connection.
 
     Attributes:
         error: name of the error.
@@ -45,10 +45,6 @@ class Refusal:
         is_unsure = code in _MAYBE_WRITTEN or (code == _NOT_LEADER and options.acks == "all")
         is_retriable = error.retriable or (is_idempotent and code in SEQUENCE_ERRORS)
         return cls(error.__name__, is_retriable, is_unsure, error.invalid_metadata)
-
-
-LOST = Refusal("", is_retriable=True, is_unsure=True, leader_moved=False)
-"""The refusal for a connection that was lost before the response."""
 
 
 def backoff_s(options: ProducerOptions, failures: int, rng: random.Random) -> float:

@@ -49,10 +49,12 @@ class TransactionManager:
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
         """Whether the partition's batches may be sent; if not, request to add the partition."""
         transactions = producer.transactions
-        if transactions is None or transactions.admits(partition):
+        if transactions is None or partition in transactions.partitions:
             return True
         if not transactions.is_failed:
-            transactions.add_wanted(partition, now)
+            transactions.wanted.add(partition)
+            if transactions.began_s is None:
+                transactions.began_s = now
             self.open.add(producer)
             self.advance(producer, transactions, now)
         return False
@@ -140,7 +142,7 @@ class TransactionManager:
         if is_first and not accumulator.is_over:
             transactions.wanted.intersection_update(transactions.partitions)
             for queue in producer.queues.values():
-                for batch in accumulator.take_all(queue):
+                for batch in accumulator.take_before(queue):
                     accumulator.count_failed(producer, batch, ABORTED, now)
                     transactions.unsettled -= 1
                 accumulator.schedule(accumulator.mute(queue, now), producer, now)

@@ -53,7 +53,8 @@ class Transactions:
     Attributes:
         duration_s: age at which a transaction is committed.
         coordinator: broker id of the coordinator; None while it is unknown.
-        partitions: partitions that the coordinator has added to the open transaction.
+        partitions: partitions that the coordinator has added to the open transaction, so that
+            batches for these partitions may be sent.
         wanted: partitions for which batches wait, whether or not they are added yet.
         began_s: time at which the first partition was wanted; None without an open transaction.
         unsettled: number of the transaction's batches without an outcome.
@@ -93,16 +94,6 @@ class Transactions:
     def ends_s(self) -> float | None:
         """Time at which the open transaction is committed; None without an open transaction."""
         return None if self.began_s is None else self.began_s + self.duration_s
-
-    def admits(self, partition: int) -> bool:
-        """Whether batches for this partition may be sent now."""
-        return partition in self.partitions
-
-    def add_wanted(self, partition: int, now: float) -> None:
-        """Add a partition to the wanted partitions, because batches wait for the partition."""
-        self.wanted.add(partition)
-        if self.began_s is None:
-            self.began_s = now
 
     def end(self, now: float) -> None:
         """Begin to end the transaction, which accepts no more batches."""

@@ -74,9 +74,7 @@ class TaskReady:
 
     def document(self) -> dict[str, Any]:
         """The message as plain values. A problem is cut to `PROBLEM_LENGTH`."""
-        document = asdict(self)
-        document["problem"] = self.problem and self.problem[:PROBLEM_LENGTH]
-        return document
+        return asdict(self) | {"problem": self.problem and self.problem[:PROBLEM_LENGTH]}
 
 
 @dataclass(frozen=True)
@@ -268,9 +266,7 @@ class DriverChannel:
         except _NOTHING_YET:
             return
         except OSError as error:
-            raise OrphanedError(
-                f"the control channel to the driver broke ({error}); the load ends"
-            ) from error
+            raise _broken(error) from error
 
     def send_window(self, number: int, report: TaskReport) -> None:
         """Send the report of a window that has ended, in pieces that fit into lines.
@@ -306,9 +302,7 @@ class DriverChannel:
             except _NOTHING_YET:
                 break
             except OSError as error:
-                raise OrphanedError(
-                    f"the control channel to the driver broke ({error}); the load ends"
-                ) from error
+                raise _broken(error) from error
             if not received:
                 raise OrphanedError("the driver has ended, so the load ends, too")
             self._last_received_s = now
@@ -462,6 +456,10 @@ def unpacked_window(text: str) -> bytes:
 def parse_window(packed: str) -> TaskReport:
     """Read a packed report, which takes up to 40 ms for 10,000 partitions."""
     return TaskReport.from_row(json.loads(unpacked_window(packed)))
+
+
+def _broken(error: OSError) -> OrphanedError:
+    return OrphanedError(f"the control channel to the driver broke ({error}); the load ends")
 
 
 def _encode(**message: object) -> bytes:

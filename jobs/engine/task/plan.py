@@ -8,7 +8,6 @@ the numbers of the whole load.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -163,7 +162,7 @@ class TrialPlan:
         found = self.stage_consumer_tasks
         return bool(self.consumer_tasks if found is None else found)
 
-    @functools.cached_property
+    @cached_property
     def partitions(self) -> Partitions:
         """The partitions of all topics, with their numbers."""
         return Partitions(self.topics, len(self.leaders) // len(self.topics))

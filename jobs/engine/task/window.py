@@ -121,11 +121,7 @@ class Window:
 
     def _begin_at(self, start_s: float, now: float) -> None:
         if start_s < min(now, self.start_s):
-            raise BeginMissedError(
-                f"the driver began the window {now - start_s:.2f} s before its message reached "
-                "this task; expected the message before that time; look for load on the driver's "
-                "host"
-            )
+            raise BeginMissedError(_describe_delay("began", now - start_s))
         earlier_s = max(0.0, self.start_s - start_s)
         self.start_s -= earlier_s
         self.end_s -= earlier_s
@@ -133,11 +129,15 @@ class Window:
 
     def _end_at(self, end_s: float, now: float) -> None:
         if end_s < min(now, self.end_s):
-            raise EndMissedError(
-                f"the driver ended the window {now - end_s:.2f} s before its message reached this "
-                "task; expected the message before that time; look for load on the driver's host"
-            )
+            raise EndMissedError(_describe_delay("ended", now - end_s))
         self.end_s = self.load_end_s = min(self.end_s, end_s)
+
+
+def _describe_delay(action: str, delay_s: float) -> str:
+    return (
+        f"the driver {action} the window {delay_s:.2f} s before its message reached this task; "
+        "expected the message before that time; look for load on the driver's host"
+    )
 
 
 NOT_YET = Window(math.inf, math.inf)
