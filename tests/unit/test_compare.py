@@ -142,7 +142,7 @@ def test_a_loss_is_reported_with_its_cause() -> None:
     assert row[-1] == "4"
     assert len(bound_table(found).rows) == 4
     table = differences_table(found.differences)
-    assert table is not None and table.rows == (("num.io.threads", "2", "1"),)
+    assert table.rows == (("num.io.threads", "2", "1"),)
     (gain,) = answer(8.0, 10.0).cases
     assert gain.conclusion is Conclusion.IMPROVEMENT
     assert gain.cause is not None and gain.cause.slower == "A"
