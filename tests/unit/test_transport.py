@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import SimpleNamespace
 from unittest import mock
 
@@ -28,6 +28,7 @@ from jobs.engine.network.transport import (
     joined,
 )
 from jobs.engine.producing.loop import GATHER_S
+from jobs.engine.producing.producer import Connection
 from tests.support.processes import PATIENCE_S
 from tests.support.scripted_broker import Answer
 from tests.support.tls_pair import tls_over
@@ -190,6 +191,24 @@ def test_a_channel_without_skippable_bytes_is_read_once_in_a_turn() -> None:
     theirs.close()
     own.wait(0.0)
     assert notes.events == [b"seve", b"n b", "ConnectionClosed"]
+    own.close()
+
+
+def test_a_request_that_takes_the_rest_along_leaves_room_for_batches() -> None:
+    own, connection = Sockets(Notes(), time.monotonic, 100), Connection(1, mock.Mock(), 1)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        ours.setblocking(False)
+        theirs.setblocking(False)
+        own.add(connection, PlainTransport(ours))
+        while connection.has_room:
+            own.send(connection, [bytes(10_000)])
+        assert connection.unwritten
+        with suppress(BlockingIOError):
+            while theirs.recv(1 << 20):
+                continue
+        own.send(connection, [b"control request"])
+        assert connection.has_room
     own.close()
 
 
