@@ -107,7 +107,9 @@ def send_wheels(context: SparkContext) -> list[str]:
     sent = []
     for name in names:
         archive = folder / f"{name.removesuffix(_WHEEL)}.zip"
-        shutil.copyfile(SparkFiles.get(name), archive)
+        # In YARN's cluster mode, Spark does not copy the file: YARN adds it to the driver's path.
+        places = (SparkFiles.get(name), *(each for each in sys.path if Path(each).name == name))
+        shutil.copyfile(next(filter(os.path.exists, places), places[0]), archive)
         context.addPyFile(str(archive))
         sent.append(archive.name)
     return sent

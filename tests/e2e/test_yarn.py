@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +18,23 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from tests.bench.planted import NEAR, points_of
-from tests.support.commands import ROOT, RunningCommand, document_in
-from tests.support.hadoop import Hadoop, hadoop
+from tests.support.commands import ROOT, RunningCommand, await_ends, document_in
+from tests.support.hadoop import FULL_QUEUE, Hadoop, hadoop
+from tests.support.processes import becomes
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
+from tests.support.spark_submission import records_written, require_no_topics
 from tests.support.wheel import built_wheel
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(2_400)]
 log = logging.getLogger(__name__)
 
-RELEASES = ("4.1",)
-RUN_S = 600.0
+RELEASES = ("4.1", "3.5")
+RUN_S = 900.0
 """Deadline for a whole run on two busy cores [s]."""
+SOON_S = 20.0
 QUICK = (
     "--set=workload.message_bytes=[1000]",
     "--set=workload.trial.warmup_s=1",
@@ -71,7 +75,9 @@ class EdgeNode:
     hadoop: Hadoop
     brokers: Testbed
 
-    def submit(self, *options: str, out: str) -> RunningCommand:
+    def submit(
+        self, *options: str, out: str, mode: str = "client", queue: str = "default"
+    ) -> RunningCommand:
         """Submit find-limit as the page does."""
         (home,) = self.python.parents[1].glob("lib/python*/site-packages/pyspark")
         spark = ENVIRONMENTS[self.release]
@@ -80,13 +86,16 @@ class EdgeNode:
             "spark.driver.host": "127.0.0.1",
             "spark.ui.enabled": "false",
             "spark.yarn.jars": f"local:{home}/jars/*",
+            "spark.yarn.appMasterEnv.PYSPARK_PYTHON": "./environment/bin/python",
             "spark.yarn.am.memory": "256m",
             # Each node unpacks the archive before its executor starts.
             "spark.scheduler.minRegisteredResourcesRatio": "1",
             "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
         }
+        if mode == "cluster":
+            del settings["spark.driver.host"]
         return RunningCommand(
-            *("--master", "yarn", "--deploy-mode", "client"),
+            *("--master", "yarn", "--deploy-mode", mode, "--queue", queue),
             *("--properties-file", str(ROOT / "conf" / "spark" / "submit.properties")),
             *(part for pair in settings.items() for part in ("--conf", "=".join(pair))),
             *("--archives", "environment.tar.gz#environment"),
@@ -146,13 +155,64 @@ def pack(folder: Path, python: Path, wheel: Path) -> None:
         assert done.returncode == 0, (command, done.stdout, done.stderr)
 
 
+@pytest.mark.parametrize("mode", ["client", "cluster"])
 def test_the_planted_limit_is_found_and_the_tables_are_on_hdfs(
-    edge: EdgeNode, spark: SparkSession
+    edge: EdgeNode, mode: str, spark: SparkSession
 ) -> None:
-    with edge.submit(out="client") as command:
+    with edge.submit(out=mode, mode=mode) as command:
         assert command.wait(RUN_S) == 0, command.text
-    (point,) = points_of(document_in(edge.folder, out="client"), "handlers", "60")
-    log.warning("Spark %s: %s: off by %+.1f %%", edge.release, point, 100 * point.off_by)
-    assert abs(point.off_by) <= NEAR
-    runs = TableStore(spark, edge.tables("client")).read("runs").collect()
+    runs = TableStore(spark, edge.tables(mode)).read("runs").collect()
     assert [each["status"] for each in runs if each["event"] == "finished"] == ["done"]
+    if mode == "client":
+        (point,) = points_of(document_in(edge.folder, out=mode), "handlers", "60")
+        log.warning(
+            "Spark %s on YARN: %s: off by %+.1f %%", edge.release, point, 100 * point.off_by
+        )
+        assert abs(point.off_by) <= NEAR
+
+
+def test_a_trial_whose_container_is_killed_is_repeated(edge: EdgeNode) -> None:
+    options = ("--set=workload.trial.measure_s=15", "--set=goal.search.budget.trials=3")
+    with edge.submit(*options, out="killed") as command:
+        command.await_line("trial-started trial=1 ", RUN_S)
+        await_load(edge.brokers)
+        executor = edge.hadoop.executors()[0]
+        executor.kill()
+        finished = command.await_line("trial-finished trial=1 ", RUN_S)
+        assert "INVALID" in finished and "was lost during the load" in finished
+        assert "INVALID" not in command.await_line("trial-finished trial=2 ", RUN_S)
+        command.wait(RUN_S)
+    require_no_topics(edge.brokers)
+
+
+def test_yarns_kill_of_the_application_ends_the_load(edge: EdgeNode) -> None:
+    with edge.submit("--set=workload.trial.measure_s=60", out="ended") as command:
+        command.await_line("trial-started trial=1 ", RUN_S)
+        await_load(edge.brokers)
+        app = edge.hadoop.running_app()
+        executors = edge.hadoop.executors()
+        edge.hadoop.yarn("application", "-kill", app)
+        assert await_ends(executors, SOON_S) == []
+        code = command.wait(RUN_S)
+        log.warning("Spark %s, killed by YARN: exit code %d\n%s", edge.release, code, command.text)
+        assert code not in (0, 3), command.text
+        assert "Traceback" not in command.text
+    written = records_written(edge.brokers)
+    time.sleep(2)
+    assert records_written(edge.brokers) == written
+    assert edge.hadoop.final_state(app) == ("KILLED", "KILLED")
+
+
+def test_a_queue_without_room_is_named_before_any_load(edge: EdgeNode) -> None:
+    with edge.submit(out="full", queue=FULL_QUEUE) as command:
+        code = command.wait(RUN_S)
+        log.warning("Spark %s, full queue: exit code %d\n%s", edge.release, code, command.text)
+        assert code in (2, 75), command.text
+        assert "no executor has registered within" in command.text
+        assert "Traceback" not in command.text
+    require_no_topics(edge.brokers)
+
+
+def await_load(brokers: Testbed) -> None:
+    before = records_written(brokers)
+    assert becomes(lambda: records_written(brokers) > before, RUN_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import urllib.request
 from collections.abc import Iterator, Mapping
@@ -35,6 +36,8 @@ WANTED = (
 START_S = 240.0
 """Deadline until all daemons answer, on two busy cores [s]."""
 NODE_MB = 6_144
+FULL_QUEUE = "small"
+"""A queue with room for the application's master and for no executor."""
 _YARN = "org.apache.hadoop.yarn.server"
 _HDFS = "org.apache.hadoop.hdfs.server"
 _LOG = """
@@ -72,6 +75,39 @@ class Hadoop:
             return sum(each["state"] == "RUNNING" for each in self.read("nodes")["nodes"])
         except OSError:
             return 0
+
+    def running_app(self) -> str:
+        """The id of the application that runs."""
+        listed = self.yarn("application", "-list", "-appStates", "RUNNING")
+        (app,) = re.findall(r"^application_\S+", listed, re.MULTILINE)
+        return str(app)
+
+    def final_state(self, app: str) -> tuple[str, ...]:
+        """The state and the final status of an application."""
+        status = self.yarn("application", "-status", app)
+        return tuple(re.findall(r"^\s*(?:Final-)?State : (\S+)", status, re.MULTILINE))
+
+    def executors(self) -> list[psutil.Process]:
+        """The JVMs of Spark's executors in containers."""
+        return [
+            each
+            for each in psutil.process_iter(["name", "cmdline", "cwd"])
+            if each.info["name"] == "java"
+            and "YarnCoarseGrainedExecutorBackend" in " ".join(each.info["cmdline"] or ())
+            and str(self.folder) in (each.info["cwd"] or "")
+        ]
+
+    def yarn(self, *words: str) -> str:
+        """The output of the `yarn` command."""
+        cli = "org.apache.hadoop.yarn.client.cli.ApplicationCLI"
+        done = subprocess.run(
+            [*_java(self.conf), cli, *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        return done.stdout
 
 
 def _java(conf: Path) -> list[str]:
@@ -124,13 +160,15 @@ def hadoop(folder: Path, nodes: int = 2) -> Iterator[Hadoop]:
     }
     for file, settings in (("core-site", core), ("hdfs-site", hdfs), ("yarn-site", yarn)):
         _write(conf, f"{file}.xml", settings)
+    queues = {"default": 94, FULL_QUEUE: 6}  # 6 % are 737 MB
     queue = "yarn.scheduler.capacity.root"
     _write(
         conf,
         "capacity-scheduler.xml",
         {
-            f"{queue}.queues": "default",
-            f"{queue}.default.capacity": 100,
+            f"{queue}.queues": ",".join(queues),
+            **{f"{queue}.{each}.capacity": share for each, share in queues.items()},
+            f"{queue}.{FULL_QUEUE}.maximum-capacity": queues[FULL_QUEUE],
             "yarn.scheduler.capacity.maximum-am-resource-percent": 1.0,
         },
     )
