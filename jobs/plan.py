@@ -88,9 +88,9 @@ def plan(
 ) -> None:
     """Calculate how many brokers a load needs, with the headroom and the limiting resource.
 
-    The limits come from a run (--run) or from --limit. For a run, the job uses the lower end of the
-    range in which each limit lies on 90 % of days. The limit of a mix applies to its parts in their
-    proportions; the load is then --scale times the mix, or the payload of all parts. With --sweep
+    The limits come from a run (--run) or from --limit. If the limits come from a run, the job uses
+    the lower end of each limit's 90 % range, which contains the limit on 90 % of days. The limit of
+    a mix applies to its parts in their proportions; the load is then --scale times the mix, or the payload of all parts. With --sweep
     the answer is the smallest measured set-up that carries the load.
     """
     # Imported here, because --help and shell completion do not need these modules.

@@ -1,4 +1,4 @@
-"""Plain bisection, a simple search for comparison."""
+"""Plain bisection: the simple search with which other searches are compared."""
 
 from __future__ import annotations
 

@@ -19,7 +19,8 @@ Windows of holds are marked in the history, and each decision depends only on th
 resumed run makes the same decisions.
 
 The steady limit is the highest load whose data the disks can write. The burst limit may be higher,
-because memory takes a part of its data. `next_hold` chooses one load after the other, beginning
+because during a burst
+the page cache absorbs a part of the data. `next_hold` chooses one load after the other, beginning
 with the burst limit. A hold either proves that disks write the whole load, or shows the share of
 the load that disks write. The next load follows from this share.
 """

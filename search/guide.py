@@ -329,7 +329,8 @@ class Guide:
     def _distance(self, estimate: Estimate, load: int) -> float:
         """The distance of the estimate above a load [standard deviations].
 
-        The noise from trial to trial is multiplied by the observed scatter of the readings.
+        The assumed noise from trial to trial is multiplied by `estimate.scatter`, which is at least
+        1 and grows with the observed scatter of the readings.
         """
         spread = math.hypot(estimate.spread, self.noise * estimate.scatter)
         return math.log(estimate.load / load) / spread

@@ -183,8 +183,8 @@ def local_hosts(opened: OpenCluster) -> HostSource:
 
 
 def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) -> LocalHost:
-    """This machine as a host. If the cluster has a link, the brokers' network namespace counts as a
-    second host.
+    """This machine as a host. If the testbed has a simulated network link, the brokers' network
+    namespace counts as a second host.
     """
     if not opened.network_namespace:
         return LocalHost(queues=Queues())

@@ -25,7 +25,7 @@ import threading
 import time
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
@@ -427,6 +427,10 @@ class TaskChannel:
         for writer in self._writers:
             writer.write(text)
 
+    async def close(self) -> None:
+        """Close the channels to all running tasks, which ends their load."""
+        self._end()
+
     def _end(self) -> None:
         self._has_ended = True
         for writer in list(self._writers):
@@ -514,14 +518,14 @@ class ControlServer(AbstractContextManager["ControlServer"]):
         finally:
             del self._channels[channel.address.token]
             if not self._loop.is_closed():
-                channel.end_now()
+                self._call(channel.close())
 
     def close(self) -> None:
         """Stop listening; tasks that still run end their load."""
         if self._loop.is_closed():
             return
         for channel in list(self._channels.values()):
-            channel.end_now()
+            self._call(channel.close())
         self.post(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -541,6 +545,9 @@ class ControlServer(AbstractContextManager["ControlServer"]):
             await asyncio.sleep(0)
         await _cancelled([*self._served])
         await asyncio.sleep(0)  # lets aborted transports close
+
+    def _call(self, work: Coroutine[Any, Any, None]) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def _send_heartbeats(self) -> None:
         while True:

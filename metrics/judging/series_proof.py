@@ -9,8 +9,8 @@ The idle time of the request handlers must fall under the load. The size of the 
 machine, and a load of a few requests changes the idle time by less than its error. So a fall of the
 idle time is a proof if the fall is larger than the error of the idle time. A fall is required only
 if the load keeps the handlers busy for longer than the error on any machine. If other clients stop
-when the load begins, the idle time rises. The idle time never rises above the share of the time
-that the load leaves idle.
+when the load begins, the idle time rises. But the measured idle share is never higher than
+the share that remains idle under this load.
 """
 
 from __future__ import annotations

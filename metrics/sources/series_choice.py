@@ -71,7 +71,8 @@ _NO_TOTAL = frozenset(
 """Labels that name a part of a broker. A series with such a label shows only this part."""
 
 _NOT_COMPARED = frozenset({JAVA, *FROM_FIRST_USE})
-"""Readings whose series a page may lack or show without a number."""
+"""Readings that may be missing: an exporter's page may not contain their series, or may contain the
+series without a number."""
 
 _FLUSH_WORDS = (
     ("network", "log"),
