@@ -90,8 +90,9 @@ def plan(
 
     The limits come from a run (--run) or from --limit. If the limits come from a run, the job uses
     the lower end of each limit's 90 % range, which contains the limit on 90 % of days. The limit of
-    a mix applies to its parts in their proportions; the load is then --scale times the mix, or the payload of all parts. With --sweep
-    the answer is the smallest measured set-up that carries the load.
+    a mix applies to its parts in their proportions; the load is then --scale times the mix, or the
+    payload of all parts. With --sweep the answer is the smallest measured set-up that carries the
+    load.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.features.plan.planning import DAY_S, choose_setup, plan_brokers
