@@ -19,7 +19,7 @@ from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from tests.bench.planted import NEAR, points_of
 from tests.support.commands import ROOT, RunningCommand, await_ends, document_in
-from tests.support.hadoop import FULL_QUEUE, Hadoop, hadoop
+from tests.support.hadoop import Hadoop, hadoop
 from tests.support.processes import becomes
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
 from tests.support.spark_submission import records_written, require_no_topics
@@ -75,9 +75,7 @@ class EdgeNode:
     hadoop: Hadoop
     brokers: Testbed
 
-    def submit(
-        self, *options: str, out: str, mode: str = "client", queue: str = "default"
-    ) -> RunningCommand:
+    def submit(self, *options: str, out: str, mode: str = "client") -> RunningCommand:
         """Submit find-limit as the page does."""
         (home,) = self.python.parents[1].glob("lib/python*/site-packages/pyspark")
         spark = ENVIRONMENTS[self.release]
@@ -95,7 +93,7 @@ class EdgeNode:
         if mode == "cluster":
             del settings["spark.driver.host"]
         return RunningCommand(
-            *("--master", "yarn", "--deploy-mode", mode, "--queue", queue),
+            *("--master", "yarn", "--deploy-mode", mode),
             *("--properties-file", str(ROOT / "conf" / "spark" / "submit.properties")),
             *(part for pair in settings.items() for part in ("--conf", "=".join(pair))),
             *("--archives", "environment.tar.gz#environment"),
@@ -201,16 +199,6 @@ def test_yarns_kill_of_the_application_ends_the_load(edge: EdgeNode) -> None:
     time.sleep(2)
     assert records_written(edge.brokers) == written
     assert edge.hadoop.final_state(app) == ("KILLED", "KILLED")
-
-
-def test_a_queue_without_room_is_named_before_any_load(edge: EdgeNode) -> None:
-    with edge.submit(out="full", queue=FULL_QUEUE) as command:
-        code = command.wait(RUN_S)
-        log.warning("Spark %s, full queue: exit code %d\n%s", edge.release, code, command.text)
-        assert code in (2, 75), command.text
-        assert "no executor has registered within" in command.text
-        assert "Traceback" not in command.text
-    require_no_topics(edge.brokers)
 
 
 def await_load(brokers: Testbed) -> None:

@@ -36,8 +36,6 @@ WANTED = (
 START_S = 240.0
 """Deadline until all daemons answer, on two busy cores [s]."""
 NODE_MB = 6_144
-FULL_QUEUE = "small"
-"""A queue with room for the application's master and for no executor."""
 _YARN = "org.apache.hadoop.yarn.server"
 _HDFS = "org.apache.hadoop.hdfs.server"
 _LOG = """
@@ -160,15 +158,13 @@ def hadoop(folder: Path, nodes: int = 2) -> Iterator[Hadoop]:
     }
     for file, settings in (("core-site", core), ("hdfs-site", hdfs), ("yarn-site", yarn)):
         _write(conf, f"{file}.xml", settings)
-    queues = {"default": 94, FULL_QUEUE: 6}  # 6 % are 737 MB
     queue = "yarn.scheduler.capacity.root"
     _write(
         conf,
         "capacity-scheduler.xml",
         {
-            f"{queue}.queues": ",".join(queues),
-            **{f"{queue}.{each}.capacity": share for each, share in queues.items()},
-            f"{queue}.{FULL_QUEUE}.maximum-capacity": queues[FULL_QUEUE],
+            f"{queue}.queues": "default",
+            f"{queue}.default.capacity": 100,
             "yarn.scheduler.capacity.maximum-am-resource-percent": 1.0,
         },
     )
