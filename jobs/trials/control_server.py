@@ -599,7 +599,8 @@ class ControlServer(AbstractContextManager["ControlServer"]):
             self._unidentified -= 1
         try:
             await self._converse(reader, writer, first)
-            writer.close()
+            if not writer.is_closing():  # after a second close, asyncio's abort() does nothing
+                writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
         finally:

@@ -105,7 +105,8 @@ def test_producers_spread_over_tasks_that_start_together(
 
 def end_after(window_s: float) -> Callable[[TaskChannel], AbstractContextManager[None]]:
     def end(channel: TaskChannel) -> None:
-        assert becomes(lambda: channel.start_s is not None, 60.0)
+        # A message about the end must not overtake the start signal.
+        assert becomes(lambda: channel.start_s is not None and time.time() > channel.start_s, 60.0)
         channel.end_after(window_s)
 
     return lambda channel: beside(lambda: end(channel))

@@ -454,6 +454,32 @@ def test_connections_that_arrive_at_the_end_are_closed(monkeypatch: pytest.Monke
     assert unclosed == []
 
 
+@pytest.mark.filterwarnings("error::ResourceWarning")
+def test_the_connection_to_a_task_that_does_not_answer_the_end_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    unclosed: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda each: unclosed.append(str(each.exc_value)))
+    _end_a_channel_twice()
+    gc.collect()
+    assert unclosed == []
+
+
+def _end_a_channel_twice() -> None:
+    """The driver closes a connection; then the task's end of it closes the connection again."""
+    server = ControlServer("127.0.0.1", "127.0.0.1")
+    with server.channel(1) as channel, closing(_call(channel, 0)):
+        (writer,) = channel._writers
+
+        def end() -> None:
+            writer.close()
+            writer._protocol.eof_received()  # type: ignore[attr-defined]
+
+        server.post(end)
+        _until(lambda: not channel._writers)
+        server.close()
+
+
 def test_a_connection_beyond_the_limit_is_closed_at_once(server: ControlServer) -> None:
     with server.channel(1) as channel:
         silent = [_send(channel, b"") for _ in range(UNIDENTIFIED_MAX + 2)]
