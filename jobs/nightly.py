@@ -31,9 +31,9 @@ from metrics.common.errors import ConfigError
 @click.option("--junit", metavar="FILE", type=OutputFile(),
               help="Also write JUnit XML for a CI server.")  # fmt: skip
 @click.option("--accept", is_flag=True,
-              help="Measure nothing, and accept the newest night, for example after an upgrade. "
-                   "Later nights are compared only with the accepted night and the nights after "
-                   "it.")  # fmt: skip
+              help="Measure nothing, and make the newest night the reference, for example after an "
+                   "upgrade. Later nights are compared only with the accepted night and the nights "
+                   "after it.")  # fmt: skip
 @run_options
 def nightly(
     suite: str,

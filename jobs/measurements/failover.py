@@ -61,8 +61,8 @@ class Failover(HeldMeasurement):
         loads.note(
             f"every partition had a live leader {stop.leaders_back_s:.1f} s after broker "
             f"{stop.victim} was killed; {lost:,} acknowledged records could not be read "
-            f"{REPLICATED_DEADLINE_S:g} s after the load, {counts.failed_total:,} failed, "
-            f"{sum(counts.by_producer.retried.values()):,} were sent again, latency p99.9 "
+            f"{REPLICATED_DEADLINE_S:g} s after the load; {counts.failed_total:,} records failed, "
+            f"and {sum(counts.by_producer.retried.values()):,} were sent again; latency p99.9 "
             f"{trial.evidence.client.latency.p999_ms:,.0f} ms"
         )
 

@@ -33,6 +33,7 @@ from jobs.console.events import PhaseStarted, Reporter, note, warn
 from jobs.runs.cluster_cleanup import delete_and_report
 from jobs.runs.environment import environment_of
 from jobs.runs.options import RunOptions
+from jobs.spark.compatibility import is_submitted
 from jobs.spark.session import close_session, local_session
 from jobs.trials.canaries import open_canaries
 from jobs.trials.context import RunContext, Session, TrialHistory
@@ -151,11 +152,9 @@ class ContextFactory:
         require_sources(config.cluster, opened)
         if not config.cluster.is_exclusive:
             require_ready(permission_findings(opened, config, self.run_id, self.locks is not None))
-        lock = None
-        if self.locks is not None:
-            lock = self.locks.take(opened, partial(warn, self.reporter), stack)
-            if config.cluster.topics:
-                lock.require()  # another run may still write to these topics
+        if is_submitted():  # before the lock, because Spark may wait in a queue
+            open_spark()
+        lock = self._take_lock(opened, stack)
         given = self._given(opened)
         config = fitted(config, given)
         workload = config.workload
@@ -182,6 +181,14 @@ class ContextFactory:
             if self.order.resumes:  # under the lock no other process uses the run's topics
                 self._delete_leftovers(opened, topics.name)
         return context
+
+    def _take_lock(self, opened: OpenCluster, stack: ExitStack) -> ClusterLock | None:
+        if self.locks is None:
+            return None
+        lock = self.locks.take(opened, partial(warn, self.reporter), stack)
+        if self.config.cluster.topics:
+            lock.require()  # another run may still write to these topics
+        return lock
 
     def _given(self, opened: OpenCluster) -> tuple[GivenTopic, ...]:
         """Check and report the topics of `cluster.topics`."""

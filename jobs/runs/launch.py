@@ -43,9 +43,9 @@ def launch(
     Args:
         body: the job of the run.
         options: the options of the command line.
-        action: what the run does with a cluster, for the question for consent.
+        action: what the run does to a cluster; the user is asked to agree to this.
         run_id: the id of the run; a new id by default.
-        resumes: whether the run may be the continuation of an earlier part.
+        resumes: whether the run may continue an earlier part.
         check: raises an error if this machine cannot carry out the run; a dry run does not call it.
         session: an open session, which stays open after the run; None to open a session.
 

@@ -259,7 +259,7 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
 def steady_plan(
     config: Configuration, boundary: Boundary, trials: Iterable[Trial], spent: Spent
 ) -> SteadyPlan:
-    """Decide whether a hold tests the limit with the largest byte rate.
+    """Decide whether the run holds the load of the limit that has the largest byte rate.
 
     Args:
         config: the configuration of the run.

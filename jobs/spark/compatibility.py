@@ -51,10 +51,14 @@ def require_supported_spark() -> SparkPair:
     if active is not None:
         return require_session(active)
     # Under spark-submit, the cluster provides the jars of Delta, whatever is installed here.
-    is_submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    if not is_submitted and (problem := java_problem(this_machine())) is not None:
+    if not is_submitted() and (problem := java_problem(this_machine())) is not None:
         raise ConfigError(problem)
-    return require_pair(pyspark.__version__, delta=None if is_submitted else installed_delta())
+    return require_pair(pyspark.__version__, delta=None if is_submitted() else installed_delta())
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit started this process."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def used_spark() -> str:

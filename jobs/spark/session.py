@@ -45,7 +45,12 @@ from jobs.setup.ivy import spark_jar
 from jobs.setup.jars import delta_jars, java_jar
 from jobs.setup.places import archive_path, read_options, secrets_withheld
 from jobs.setup.preflight import java_command
-from jobs.spark.compatibility import has_class, require_supported_spark, scala_of
+from jobs.spark.compatibility import (
+    has_class,
+    is_submitted,
+    require_supported_spark,
+    scala_of,
+)
 from jobs.spark.failures import SparkFailedError, failure_of
 from metrics.common.errors import ConfigError
 from metrics.reporting.files import open_to_append
@@ -203,7 +208,7 @@ def local_session(
     active = SparkSession.getActiveSession()
     if active is not None:
         return active
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
+    if is_submitted():
         return _submitted_session(app_name)
     scratch = Path(tempfile.mkdtemp(prefix="redline-spark-"))
     log = log or scratch / "spark.log"

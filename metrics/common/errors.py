@@ -6,6 +6,9 @@ catches errors that end a run, and `jobs.entry` catches errors that end a comman
 
 from __future__ import annotations
 
+NO_SESSION = "No active or default Spark session"
+"""Part of the error of a request to Spark after the end of its session."""
+
 
 class RedlineError(Exception):
     """Base class of all errors that are shown to the user as one sentence.

@@ -247,8 +247,8 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     winsorizing (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
-        nights: figures of all comparable nights in order, above zero. Nights with a regression or
-            an improvement are included.
+        nights: figures of all comparable nights, oldest first; each figure is above zero. Nights
+            with a regression or an improvement are included.
         noise_cv: the stated standard deviation from night to night [ratio].
         noise_weight: weight of the stated value, as a number of nights.
     """

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from metrics.arrow_schema import ddl, ddl_type
 from metrics.columns import Record, restored, row_of
-from metrics.common.errors import ConfigError
+from metrics.common.errors import NO_SESSION, ConfigError
 from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
@@ -564,11 +564,14 @@ def _explain_write_errors(address: str) -> Iterator[None]:
     """Convert an error of Spark about writing, such as a full disk, to an error for the user.
 
     Raises:
-        ConfigError: Spark cannot write.
+        ConfigError: Spark cannot write. An error that follows from the end of Spark is not
+            converted.
     """
     try:
         yield
     except _spark_errors() as error:
+        if NO_SESSION in str(error):
+            raise
         raise ConfigError(
             f"{address} cannot be written ({_root_cause(error)}); expected writable tables; "
             "existing rows are kept; free disk space, change the permissions, or choose other "

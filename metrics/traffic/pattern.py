@@ -147,7 +147,7 @@ class TrafficPattern:
         phases: phases of the trial.
         brokers: number of brokers of the cluster.
         axis, load: the searched axis, and the load of this pattern on the axis.
-        point_message_bytes: message size of the boundary point for which the load is offered [B].
+        point_message_bytes: message size of the boundary point that this load tests [B].
         profile: change of the rate over time; None for a constant rate.
         parts: the parts of a mix, which are all in one load; empty if the traffic is not a mix.
         at_scale_1: this pattern at scale 1; None if the load of the pattern was not scaled.

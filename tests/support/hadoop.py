@@ -25,6 +25,8 @@ from tests.support.commands import await_ends
 from tests.support.processes import becomes
 
 HOST = "127.0.0.1"
+FULL_QUEUE = "small"
+"""A queue that has no room even for the master of an application."""
 VERSION = "3.4.2"
 WANTED = (
     Coordinate("org.apache.hadoop", "hadoop-client-minicluster", VERSION),
@@ -74,11 +76,10 @@ class Hadoop:
         except OSError:
             return 0
 
-    def running_app(self) -> str:
-        """The id of the application that runs."""
-        listed = self.yarn("application", "-list", "-appStates", "RUNNING")
-        (app,) = re.findall(r"^application_\S+", listed, re.MULTILINE)
-        return str(app)
+    def applications(self, state: str) -> list[str]:
+        """The ids of the applications in a state, such as `RUNNING`."""
+        listed = self.yarn("application", "-list", "-appStates", state)
+        return re.findall(r"^application_\S+", listed, re.MULTILINE)
 
     def final_state(self, app: str) -> tuple[str, ...]:
         """The state and the final status of an application."""
@@ -163,8 +164,10 @@ def hadoop(folder: Path, nodes: int = 2) -> Iterator[Hadoop]:
         conf,
         "capacity-scheduler.xml",
         {
-            f"{queue}.queues": "default",
-            f"{queue}.default.capacity": 100,
+            f"{queue}.queues": f"default,{FULL_QUEUE}",
+            f"{queue}.default.capacity": 98,
+            f"{queue}.{FULL_QUEUE}.capacity": 2,
+            f"{queue}.{FULL_QUEUE}.maximum-capacity": 2,
             "yarn.scheduler.capacity.maximum-am-resource-percent": 1.0,
         },
     )

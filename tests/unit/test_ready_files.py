@@ -102,6 +102,7 @@ def test_the_application_submits_an_existing_job_with_the_common_settings() -> N
     assert own["restartPolicy"] == {"type": "Never"}
     needed = properties("submit") | properties("s3")
     assert own["deps"]["packages"] == needed.pop("spark.jars.packages").split(",")
+    del needed["spark.yarn.maxAppAttempts"]  # for YARN; here restartPolicy says it
     assert needed.items() <= own["sparkConf"].items()
     assert own["sparkVersion"] == version("pyspark")
     (cron,) = [each for each in documents("kubernetes-cronjob.yaml") if each["kind"] == "CronJob"]

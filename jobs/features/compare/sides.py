@@ -88,7 +88,7 @@ class SideSetup:
     """The set-up of one side.
 
     Attributes:
-        label: the side as on the command line.
+        label: the side, as written on the command line.
         config: the complete configuration of the side.
     """
 

@@ -255,7 +255,7 @@ def matching_topics(admin: KafkaAdmin, texts: Sequence[str]) -> list[TopicFacts]
             f"{', '.join(close)}"
             if names
             else "at least one topic that this user may describe (ACL Describe on the topic), "
-            "and there are 0"
+            "but found none"
         )
         raise ConfigError(
             f"{shown} matches no topic; expected {there}; correct the expression, which must match "

@@ -1,1 +1,1 @@
-"""Planning: charts of the number of brokers that a demand needs, and exports of a limit."""
+"""Planning: charts of the brokers needed for a demand, and export of a limit to other tools."""
