@@ -160,6 +160,8 @@ def test_a_rebalance_that_outlasts_a_poll_of_its_leader_succeeds(
         assert [each.trouble for each in members] == [None, None]
     finally:
         for each in members:
+            each.leave()
+        for each in members:
             each.join(10.0)
 
 
