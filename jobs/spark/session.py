@@ -360,7 +360,6 @@ def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
 
 def _start(conf: SparkConf, log: Path) -> SparkSession:
     import pyspark
-    from py4j.protocol import Py4JJavaError
     from pyspark import SparkContext
     from pyspark.errors import PySparkException
     from pyspark.java_gateway import launch_gateway
@@ -378,11 +377,10 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
             launch: Any = launch_gateway  # it has no types
             with secrets_withheld():  # from the JVM, and from the Python workers that it starts
                 gateway = launch(conf, {"stdout": stream, "stderr": stream})
-        with _own_interrupts():
+        with _context_start():
             context = SparkContext(conf=conf, gateway=gateway)
-    except Py4JJavaError as error:
-        why = failure_of(error) or f"Spark did not start ({cause_of(error)})"
-        raise SparkFailedError(f"{why}. Spark's output is in {log}.") from error
+    except SparkFailedError as error:
+        raise SparkFailedError(f"{error}. Spark's output is in {log}.") from error
     except (PySparkException, OSError) as error:
         raise SparkFailedError(f"Spark did not start ({error}). Its output is in {log}.") from error
     context.setLogLevel("WARN")
@@ -391,15 +389,24 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 
 @contextmanager
-def _own_interrupts() -> Iterator[None]:
-    """Keep the current handler of SIGINT while Spark's context is created.
+def _context_start() -> Iterator[None]:
+    """Keep the current handler of SIGINT while Spark's context is created, and explain failures.
 
     PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
     like a network error. The current handler raises KeyboardInterrupt. The code that catches
     KeyboardInterrupt closes the session, which ends the jobs.
+
+    Raises:
+        SparkFailedError: Spark did not start.
     """
+    from py4j.protocol import Py4JJavaError
+
     handler = signal.getsignal(signal.SIGINT)
-    yield
+    try:
+        yield
+    except Py4JJavaError as error:
+        cause = SparkFailedError(f"Spark did not start ({cause_of(error)})")
+        raise failure_of(error) or cause from error
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, handler)
 
@@ -422,7 +429,7 @@ def _submitted_session(app_name: str) -> SparkSession:
     # A session takes its SQL extensions from the settings of the context, not of the builder.
     conf = apply_small_table_settings(SparkConf().setAppName(app_name))
     conf.setAll(list(DELTA.items()))
-    with _own_interrupts():
+    with _context_start():
         context = SparkContext.getOrCreate(conf)
     pass_on_termination(_jvm(context))
     _log_server_errors(context)

@@ -95,7 +95,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Transport, socket.soc
 
 def read(
     pair: tuple[Transport, socket.socket], sent: list[bytes], buffer_bytes: int = 1_048_576
-) -> tuple[Notes, Reader, Sockets]:
+) -> tuple[Notes, Reader, Sockets[Reading]]:
     """The notes of answers that a peer sends in these pieces, one by one."""
     transport, peer = pair
     notes, reader = Notes(), Reader()
@@ -113,7 +113,7 @@ def read(
     return notes, reader, sockets
 
 
-def wait_for(sockets: Sockets, seen: Callable[[], bool]) -> None:
+def wait_for(sockets: Sockets[Reading], seen: Callable[[], bool]) -> None:
     ends_s = time.monotonic() + PATIENCE_S
     while not seen():
         assert time.monotonic() < ends_s
