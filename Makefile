@@ -66,7 +66,7 @@ generate: $(DEV_READY) ## Renew pages, schemas, frozen names and snapshots from 
 	$(BIN)/python -m metrics.reporting.summary docs/reference/summary.schema.json
 	$(BIN)/python -m tests.bench.experiments --pages
 	$(BIN)/python -m tests.support.frozen
-	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q --snapshot-update
+	$(BIN)/python -m pytest tests/unit -m "not computes and not long" -n $(WORKERS) -q --snapshot-update --snapshot-file-lock
 	@git diff --stat
 
 lint: $(DEV_READY) ## Check style and types

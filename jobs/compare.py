@@ -78,7 +78,7 @@ def compare(
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter
     from jobs.features.compare.answer import Effort
-    from jobs.features.compare.body import ComparisonRun
+    from jobs.features.compare.comparison_run import ComparisonRun
     from jobs.features.compare.sides import compare_finished, load_sides, require_memory
     from jobs.runs.launch import launch
     from metrics.comparing.effects import Side

@@ -49,7 +49,7 @@ def headroom(**given: Any) -> int:
     Exit codes: 4 if the headroom is less than --fail-below, 3 if there is no conclusion.
     """
     # Imported here, because --help and shell completion do not need these modules.
-    from jobs.features.headroom.body import HeadroomOrder, show_headroom
+    from jobs.features.headroom.estimate import HeadroomOrder, show_headroom
 
     return show_headroom(HeadroomOrder(**given))
 

@@ -52,7 +52,7 @@ def nightly(
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.config.base import is_name
-    from jobs.features.nightly.body import NightRun, accept_night
+    from jobs.features.nightly.night_run import NightRun, accept_night
     from jobs.features.nightly.suite import configuration_of, load_suite
     from jobs.runs.launch import launch
     from jobs.runs.lifecycle import new_run_id

@@ -39,8 +39,8 @@ def sweep(
     EXPERIMENT is a name in conf/experiments, or a path. The exit code is 3 if a case has no answer.
     """
     # Imported here, because --help and shell completion do not need these modules.
-    from jobs.features.sweep.body import SweepRun, require_begun
     from jobs.features.sweep.cases import load_sweep
+    from jobs.features.sweep.sweep_run import SweepRun, require_begun
     from jobs.runs.launch import launch
 
     loaded = load_sweep(experiment, **given)

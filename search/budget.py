@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from search.checking import Checking
+from search.closing import Checking
 from search.model import (
     Change,
     Decision,

@@ -30,7 +30,7 @@ from typing import Literal
 
 from search.bisect import Bisection
 from search.budget import Budget, Budgeted, Spent
-from search.checking import BY_THEMSELVES, Checking, suspicion_of
+from search.closing import BY_THEMSELVES, Checking, suspicion_of
 from search.confirming import Confirmation, Confirming, split_history
 from search.estimate import Curve, Estimate, Prior
 from search.guide import Guide
@@ -217,7 +217,7 @@ class Line:
         bound: function that returns, for a message size [B], the highest load that the run's guards
             allow now and the name of the guard; None if the run has no guards.
         check_for_change: True if a closing trial checks the limits for a change, see
-            `search.checking`.
+            `search.closing`.
     """
 
     sizes: tuple[int, ...]

@@ -78,7 +78,7 @@ class Observation:
             indicator.
         duration_s: duration of the trial, all phases [s].
         held: True if the trial is a window of a hold, see `search.confirming`.
-        checks: True if the trial is a closing trial, see `search.checking`.
+        checks: True if the trial is a closing trial, see `search.closing`.
         cause: the cause of an INVALID trial, in words; empty for other trials.
         offered_share: share of the load that the generator offered, if the trial is INVALID because
             the generator was the limit [ratio]; None for other trials.

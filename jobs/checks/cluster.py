@@ -31,7 +31,7 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.common.grouping import grouped
 from metrics.sources.beans import HANDLER_IDLE_NS, Role, beans_for, readings_of
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
-from metrics.sources.hosts.source import HostSource
+from metrics.sources.hosts.host_sample import HostSource
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.one_minute_rates import require_whole_ticks
 from metrics.sources.sample import BrokerSample

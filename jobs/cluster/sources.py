@@ -26,9 +26,9 @@ from jobs.engine.network.options import join_address
 from jobs.testbed import facade
 from metrics.common.errors import ConfigError
 from metrics.sources.client_only import Replicas
+from metrics.sources.hosts.host_sample import HostSource, NoHosts
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
 from metrics.sources.hosts.queues import Queues, open_netlink
-from metrics.sources.hosts.source import HostSource, NoHosts
 from metrics.sources.source import MetricsSource
 
 BROKER_SPECIFIC = frozenset(

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationError
 
 from jobs.config.base import ConfigModel, Name, nearest
 from jobs.config.problems import config_error
-from jobs.config.source import ParsedFile, parse_map
+from jobs.config.yaml_file import ParsedFile, parse_map
 from metrics.common.bounds import Number, Text
 from metrics.common.errors import ConfigError
 from metrics.traffic.profile import RateProfile

@@ -16,7 +16,7 @@ from pydantic import ValidationError, model_validator
 from jobs.config.base import ConfigModel, FileSection, Name
 from jobs.config.cluster import Hours
 from jobs.config.problems import config_error
-from jobs.config.source import parse_map
+from jobs.config.yaml_file import parse_map
 from metrics.common.bounds import Choice, Number, Whole
 from metrics.common.errors import ConfigError
 from metrics.judging.thresholds import Indicators, Thresholds, Validity

@@ -34,7 +34,7 @@ _SHARES = {"%": 0.01, "": 1.0}
 
 
 @dataclass(frozen=True)
-class Measure(Checked):
+class Quantity(Checked):
     """A check for a text with a number and a unit.
 
     Attributes:
@@ -83,16 +83,16 @@ def _text(value: str | float) -> str:
     return value.strip() if isinstance(value, str) else f"{value:.12f}".rstrip("0").rstrip(".")
 
 
-DELAY = Measure(_SECONDS, 0, 1, "a time from 0 to 1s, one way, such as 25ms")
-JITTER = Measure(_SECONDS, 0, 1, "a time from 0 up to the delay, such as 2ms")
-RATE = Measure(
+DELAY = Quantity(_SECONDS, 0, 1, "a time from 0 to 1s, one way, such as 25ms")
+JITTER = Quantity(_SECONDS, 0, 1, "a time from 0 up to the delay, such as 2ms")
+RATE = Quantity(
     _BYTES_PER_S,
     1e4,
     1.25e10,
     "a rate of at least 10kB/s, such as 100MB/s or 1Gbit/s",
     is_optional=True,
 )
-LOSS = Measure(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0.1% or 0.001")
+LOSS = Quantity(_SHARES, 0, 0.5, "a share of the packets from 0 to 50%, such as 0.1% or 0.001")
 _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 
@@ -219,7 +219,7 @@ DIRTY_LEAST_BYTES = 1_000_000
 PAUSE_S = 0.2
 """Longest time for which the kernel pauses a writer before it checks the dirty bytes again [s]."""
 
-WRITE_RATE = Measure(
+WRITE_RATE = Quantity(
     {"kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9},
     5e5,
     1e10,

@@ -27,9 +27,9 @@ from jobs.config.overrides import (
     with_own_names,
 )
 from jobs.config.problems import Written, as_written, config_error, with_values
-from jobs.config.source import ParsedFile, parse_map
 from jobs.config.tokens import end_of
 from jobs.config.workload import OF_PARTS, Workload, sections_of_mix
+from jobs.config.yaml_file import ParsedFile, parse_map
 from metrics.common.errors import ConfigError
 from metrics.traffic.axes import (
     MESSAGE_BYTES,

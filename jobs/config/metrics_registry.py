@@ -25,15 +25,15 @@ from jobs.config.base import ConfigModel, HostPort
 from jobs.config.files import read_conf
 from jobs.config.problems import may_be_secret
 from jobs.config.security import REFERENCE, SecretReference, as_reference, is_reference, read_secret
-from jobs.config.source import parse_map
+from jobs.config.yaml_file import parse_map
 from jobs.engine.network.options import join_address
 from metrics.common.bounds import Text, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
 from metrics.common.extensions import SOURCES, ExtensibleName, load_extension
 from metrics.sources.client_only import ClientOnlySource, Replicas
 from metrics.sources.extension import SourceRequest, extension_source
+from metrics.sources.hosts.host_sample import HostSource
 from metrics.sources.hosts.node_exporter import NodeExporters, ServedHosts
-from metrics.sources.hosts.source import HostSource
 from metrics.sources.http_access import HttpAccess, basic, bearer
 from metrics.sources.jmx import JmxAccess, open_jmx
 from metrics.sources.prometheus import PrometheusSource
@@ -42,7 +42,7 @@ from metrics.sources.series_choice import AUTO
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import FeedSpec, ServerFeed
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.source import Endpoint, MetricsSource, named_brokers
 
 

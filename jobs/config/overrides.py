@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.config.base import Model, has_free_keys, nearest
 from jobs.config.problems import may_be_secret
-from jobs.config.source import ParsedFile, kind_of, parse_value
+from jobs.config.yaml_file import ParsedFile, kind_of, parse_value
 from metrics.common.errors import ConfigError
 
 FILES = ("cluster", "workload", "goal")

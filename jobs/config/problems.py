@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from jobs.config.base import Model, field_at, hint, model_at, nearest_key
-from jobs.config.source import ParsedFile, Path, kind_of, parse_value
 from jobs.config.workload import MIX, OF_PARTS
+from jobs.config.yaml_file import ParsedFile, Path, kind_of, parse_value
 from metrics.common.bounds import EXAMPLES, Checked, UnexpectedError
 from metrics.common.errors import ConfigError
 from metrics.units import format_counted

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from jobs.config.base import ConfigModel, FileSection, Name
-from jobs.config.source import ParsedFile
+from jobs.config.yaml_file import ParsedFile
 from metrics.common.bounds import Text, Whole
 from metrics.common.errors import ConfigError
 from metrics.planning.load_needs import slots_needed

@@ -38,9 +38,9 @@ from jobs.engine.task.plan import StagePlan, TrialPlan, placed
 from metrics.arrow_schema import ddl, schema_of
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, RedlineError
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.hosts.proc import LocalHost
 from metrics.sources.hosts.queues import Queues
-from metrics.sources.hosts.source import HostSample
 from metrics.trial.client import TaskReport
 
 if TYPE_CHECKING:

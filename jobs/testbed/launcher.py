@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import jobs
-from jobs.config.source import yaml_text
+from jobs.config.yaml_file import yaml_text
 from jobs.setup.jars import java_jar, kafka_jars
 from jobs.setup.preflight import java_command
 from jobs.testbed.channel import channel_pair

@@ -14,7 +14,7 @@ from jobs.config.cluster import TestbedOptions
 from jobs.config.files import load_model
 from jobs.config.link import Link, PlantedDisk
 from jobs.config.problems import config_error
-from jobs.config.source import ParsedFile
+from jobs.config.yaml_file import ParsedFile
 from jobs.setup.releases import DEFAULT_RELEASE, RELEASE, Metadata, as_broker_releases, metadata_of
 from jobs.testbed.handler_time import AUTHORIZER_PROPERTY
 from jobs.testbed.model import RACK_PROPERTY

@@ -22,7 +22,7 @@ from jobs.trials.guards import Guards
 from jobs.trials.load import Generator
 from metrics.judging.thresholds import Thresholds
 from metrics.sources.beans import HANDLER_IDLE_NS
-from metrics.sources.hosts.source import HostSample, HostSource, NoHosts
+from metrics.sources.hosts.host_sample import HostSample, HostSource, NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, named_brokers
 from metrics.tables.rows import SweepCase

@@ -31,7 +31,7 @@ from jobs.trials.unscored_load import build_backlog
 from metrics.common.errors import NoConclusionError
 from metrics.judging.validity import accounting_mismatch
 from metrics.judging.verdict import judge_all
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.source import brokers_of, controllers_of, ends_interval_s
 from metrics.traffic.pattern import TrafficPattern
 from metrics.traffic.profile import RateProfile

@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample, HostSource
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample, HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import MetricsSource, brokers_of
 from metrics.units import format_volume

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.trials.context import RunContext
-from metrics.sources.hosts.source import HostSample, HostSource
+from metrics.sources.hosts.host_sample import HostSample, HostSource
 from metrics.sources.sample import BrokerSample
 from metrics.sources.sampler import Sampler
 from metrics.sources.source import MetricsSource, brokers_of, poll_interval_of

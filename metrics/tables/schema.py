@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from metrics.arrow_schema import arrow_type, ddl_type, schema_of
 from metrics.columns import Column, ColumnField, Flat, Moment, columns_of
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.rows import CaseRow, HeadroomRow, SweepCase

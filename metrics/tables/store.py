@@ -23,7 +23,7 @@ import pyarrow as pa
 from metrics.arrow_schema import ddl, ddl_type
 from metrics.columns import Record, restored, row_of
 from metrics.common.errors import NO_SESSION, ConfigError
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.rows import CaseRow, HeadroomRow, trial_from

@@ -12,8 +12,8 @@ from typing import Annotated, Any
 
 from metrics.columns import NO_COLUMN, Column, Flat, Moment, column, restored
 from metrics.common.grouping import grouped
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.trial.adding import (
     FIRST,
     LARGEST,

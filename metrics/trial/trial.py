@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from metrics.columns import Column, Flat, Moment, column
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.client import ClientWindow

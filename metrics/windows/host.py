@@ -15,8 +15,8 @@ from functools import partial
 
 from metrics.columns import column
 from metrics.common.grouping import grouped
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import parts_of
 from metrics.windows.broker import Span, highest, mean, over, total
 from metrics.windows.use import Resource

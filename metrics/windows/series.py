@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from metrics.common.grouping import grouped
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.broker import Span
 from metrics.windows.write_back import unwritten_bytes

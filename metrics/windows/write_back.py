@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from metrics.common.grouping import grouped
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample, parts_of
 from metrics.windows.broker import Span, over, whole
 

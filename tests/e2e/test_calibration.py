@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from jobs.config.source import parse_map
+from jobs.config.yaml_file import parse_map
 from tests.bench.planted import KINDS, NEAR, SIZES, measure
 from tests.support.commands import document_in, finished
 

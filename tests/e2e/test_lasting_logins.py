@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs.config.source import parse_map, yaml_text
+from jobs.config.yaml_file import parse_map, yaml_text
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start
 from jobs.testbed.listeners import USER, SecurityFiles, unsecured_token

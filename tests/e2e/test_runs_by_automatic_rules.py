@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from jobs.config.source import parse_map, yaml_text
+from jobs.config.yaml_file import parse_map, yaml_text
 from jobs.testbed.launcher import cluster_file, start
 from jobs.testbed.places import free_ports
 from tests.support.commands import RunningCommand, document_in, finished

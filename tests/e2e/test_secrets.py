@@ -17,7 +17,7 @@ import psutil
 import pytest
 import trustme
 
-from jobs.config.source import parse_map, yaml_text
+from jobs.config.yaml_file import parse_map, yaml_text
 from jobs.setup.places import CACHE_VARIABLE
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_text, start

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.config.source import yaml_text
+from jobs.config.yaml_file import yaml_text
 from jobs.testbed.launcher import start
 from jobs.testbed.profile import load_profile
 from tests.support.commands import document_in, finished

@@ -13,7 +13,7 @@ from jobs.config.link import Link
 from jobs.console.events import PhaseStarted, RecordingReporter, TrialFinished
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.features.compare.answer import Effort
-from jobs.features.compare.body import ComparisonRun
+from jobs.features.compare.comparison_run import ComparisonRun
 from jobs.features.compare.sides import load_sides
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute

@@ -12,7 +12,7 @@ from jobs.checks.finding import Finding, Severity
 from jobs.cluster.connect import connect
 from jobs.cluster.topics import Topics
 from jobs.config import load
-from jobs.config.source import parse_map, yaml_text
+from jobs.config.yaml_file import parse_map, yaml_text
 from jobs.console.events import RecordingReporter
 from jobs.engine.network.options import NAME_PREFIX as PREFIX
 from jobs.features.doctor import examination

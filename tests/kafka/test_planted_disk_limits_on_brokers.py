@@ -23,8 +23,8 @@ from jobs.testbed.planted_devices import plant_rate, planted_disk_problem
 from metrics.judging.attribution import VOTING_LOAD_RATIO_MAX, AttributionVote, combine_votes
 from metrics.judging.verdict import judge
 from metrics.planning.planted import PlantedRates
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.hosts.proc import LocalHost
-from metrics.sources.hosts.source import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.traffic.pattern import TrafficPattern
 from metrics.trial.evidence import Judgement

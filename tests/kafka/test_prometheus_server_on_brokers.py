@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.config import load_workload
-from jobs.features.headroom.body import STEP_S
+from jobs.features.headroom.estimate import STEP_S
 from jobs.setup.jars import EXPORTER_VERSION
 from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import start
@@ -24,7 +24,7 @@ from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import FeedSpec, ServerFeed
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.source import MetricsSource, poll_interval_of
 from metrics.windows.broker import BrokerWindow, broker_windows
 from tests.support.commands import document_in, finished
@@ -224,7 +224,7 @@ def test_headroom_by_the_server_is_that_of_the_planted_limit(
     times = {}
     with production(testbed, PRODUCTION * len(EXPORTERS) * LIMIT):
         for way, step_s in (("watched", STEP_S), ("past", PAST_STEP_S)):
-            monkeypatch.setattr("jobs.features.headroom.body.STEP_S", step_s)
+            monkeypatch.setattr("jobs.features.headroom.estimate.STEP_S", step_s)
             row, output = handlers_today(
                 found / "served.yaml", summary.parent.name, found / "out", f"{WATCHED_S}s"
             )

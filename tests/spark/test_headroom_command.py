@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from jobs.config import load
-from jobs.features.headroom import body
+from jobs.features.headroom import estimate
 from jobs.headroom import headroom
 from jobs.runs.resumption import config_text
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.judging.thresholds import Indicators
-from metrics.sources.hosts.source import NoHosts
+from metrics.sources.hosts.host_sample import NoHosts
 from metrics.tables import views
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.schema import RunRow
@@ -68,15 +68,15 @@ def cluster(tmp_path: Path) -> Path:
 def production(monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> dict[str, Any]:
     """What the command sees: `today` of the brokers `opened`, with the session of the tests."""
     seen: dict[str, Any] = {"today": today_at(25.0, 20.0), "opened": OPENED}
-    monkeypatch.setattr(body, "open_spark", lambda _: spark)
-    monkeypatch.setattr(body, "open_cluster", lambda *_: seen["opened"])
-    monkeypatch.setattr(body, "require_sources", lambda *_: None)
+    monkeypatch.setattr(estimate, "open_spark", lambda _: spark)
+    monkeypatch.setattr(estimate, "open_cluster", lambda *_: seen["opened"])
+    monkeypatch.setattr(estimate, "require_sources", lambda *_: None)
     monkeypatch.setattr(
-        body,
+        estimate,
         "_open_sources",
-        lambda *_: body.Production(seen["opened"], SimpleNamespace(), NoHosts()),
+        lambda *_: estimate.Production(seen["opened"], SimpleNamespace(), NoHosts()),
     )
-    monkeypatch.setattr(body.Production, "watched", lambda *_, **_named: seen["today"])
+    monkeypatch.setattr(estimate.Production, "watched", lambda *_, **_named: seen["today"])
     return seen
 
 
@@ -109,10 +109,10 @@ def test_rows_that_are_appended_again_add_nothing(
     spark: SparkSession, new_store: Callable[[Path], TableStore], tmp_path: Path
 ) -> None:
     store = new_store(tmp_path / "tables")
-    known = body._KnownLimit("default", Indicators())
-    answer = body._answer(known, today_at(25.0), None)
-    order = body.HeadroomOrder("prod", (), tmp_path)
-    rows = body.rows_of(answer, today_at(25.0), None, order, "default", ("prod", OPENED))  # type: ignore[arg-type]
+    known = estimate._KnownLimit("default", Indicators())
+    answer = estimate._answer(known, today_at(25.0), None)
+    order = estimate.HeadroomOrder("prod", (), tmp_path)
+    rows = estimate.rows_of(answer, today_at(25.0), None, order, "default", ("prod", OPENED))  # type: ignore[arg-type]
     for _ in range(2):
         store.append_headroom(rows)
     assert store.read("headroom").count() == len(rows)

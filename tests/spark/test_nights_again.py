@@ -15,8 +15,8 @@ import pytest
 from chispa import assert_df_equality
 
 from jobs.console.events import Plan, RecordingReporter
-from jobs.features.nightly import body as nights
-from jobs.features.nightly.body import NightRun
+from jobs.features.nightly import night_run as nights
+from jobs.features.nightly.night_run import NightRun
 from jobs.features.nightly.suite import Suite, SuiteCase, configuration_of
 from jobs.runs import lifecycle
 from jobs.runs.context_factory import RunOrder

@@ -17,7 +17,7 @@ from jobs.runs.resumption import resumed_trials
 from metrics.arrow_schema import ddl
 from metrics.columns import utc
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.rows import SweepCase

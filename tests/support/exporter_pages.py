@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from jobs.config.source import parse_map
+from jobs.config.yaml_file import parse_map
 from metrics.sources.beans import PHASES, Bean, Kind, Role, beans_for
 from tests.support.exporters import rules_of
 

@@ -22,7 +22,7 @@ from jobs.testbed.profile import Profile
 from metrics.columns import columns_of
 from metrics.common.bounds import kafka_properties
 from metrics.sources.beans import EVERY_BEAN, Bean, Kind
-from metrics.sources.hosts import source
+from metrics.sources.hosts import host_sample
 from metrics.tables.schema import ROWS, attributes_of, described_columns, struct_of, summary_of
 from tests.support.commands import ROOT, job
 from tests.support.schemas import MODELS, OF_KAFKA
@@ -179,7 +179,8 @@ def metrics() -> str:
     }
     heads = ("reading", "kind", "bean", "attribute", *rules)
     beans = {(bean.name, bean.object_name): bean for bean in EVERY_BEAN}.values()
-    stated = re.findall(r'^\w+ = "(\w+)"\n"""(.*?)\.?"""', inspect.getsource(source), re.M | re.S)
+    source = inspect.getsource(host_sample)
+    stated = re.findall(r'^\w+ = "(\w+)"\n"""(.*?)\.?"""', source, re.M | re.S)
     hosts = ((f"`{name}`", " ".join(meaning.split())) for name, meaning in stated)
     return page(
         "Readings",

@@ -1,6 +1,6 @@
 """Searches alone, without the trial at the end that looks for a change of the limit.
 
-Tests that count trials are about the search itself; `tests/unit/test_search_checking.py` is about
+Tests that count trials are about the search itself; `tests/unit/test_search_closing.py` is about
 that trial.
 """
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from metrics.sources.beans import HANDLER_IDLE_NS, UPTIME_MS, Kind, Role, beans_for
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.trial.adding import Quantiles
 from metrics.trial.client import BrokerAccount, ClientWindow, Counts

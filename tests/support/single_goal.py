@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
-from search.checking import Checking
+from search.closing import Checking
 from search.guide import Guide
 from search.guided import Guided
 from search.line import FinishedPoint, Line

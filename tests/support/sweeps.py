@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from jobs.console.events import RecordingReporter, Reporter
-from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import Sweep, load_sweep
+from jobs.features.sweep.sweep_run import SweepRun
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.lifecycle import execute
 from jobs.runs.outcome import RunOutcome

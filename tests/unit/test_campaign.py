@@ -14,9 +14,9 @@ import pytest
 from jobs.campaigns.campaign import Campaign, CampaignAnswer, Turn, once, shuffled
 from jobs.config import Configuration, load
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, RecordingReporter, Table
-from jobs.features.sweep import body
-from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep import sweep_run
 from jobs.features.sweep.cases import ExperimentCase, load_sweep
+from jobs.features.sweep.sweep_run import SweepRun
 from jobs.runs.context_factory import RunOrder
 from jobs.runs.estimate import TimeBudget, ending_within
 from jobs.runs.lifecycle import RunState, execute
@@ -227,11 +227,11 @@ def test_a_sweep_states_which_cases_are_not_begun(
         plan = self.body_of(case).plan(tmp_path)
         return replace(plan, duration_s=101.0 if acks == "1" else 10.0)
 
-    monkeypatch.setattr(body, "open_cluster", lambda *_: None)
+    monkeypatch.setattr(sweep_run, "open_cluster", lambda *_: None)
     monkeypatch.setattr(SweepRun, "_open_spark", lambda *_: None)
     monkeypatch.setattr(SweepRun, "forecast", forecast)
-    monkeypatch.setattr(body, "execute", executed)
-    monkeypatch.setattr(body, "finished", finished)
+    monkeypatch.setattr(sweep_run, "execute", executed)
+    monkeypatch.setattr(sweep_run, "finished", finished)
     under_way = sweeping(load_sweep(str(file)), tmp_path, reporter, budget_s=100.0)
     under_way.run()
     assert sorted(each.name for each in begun) == ["s1-c01-r1", "s1-c03-r1"]

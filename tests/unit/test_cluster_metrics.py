@@ -24,7 +24,7 @@ from jobs.config.metrics_registry import (
 from metrics.common.errors import ConfigError
 from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import bearer
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from tests.support.exporter_pages import BrokerState, page
 from tests.support.schemas import schema_of
 from tests.support.served_prometheus import PrometheusStandIn, RealTime, Scraped, serving_prometheus

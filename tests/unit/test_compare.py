@@ -30,7 +30,7 @@ from jobs.features.compare.answer import (
     outcome_with,
     write_answer,
 )
-from jobs.features.compare.body import (
+from jobs.features.compare.comparison_run import (
     ComparisonRun,
     bound_table,
     differences_table,

@@ -22,7 +22,7 @@ from jobs.features.compare.answer import (
     Effort,
     is_full,
 )
-from jobs.features.compare.body import ComparisonRun
+from jobs.features.compare.comparison_run import ComparisonRun
 from jobs.runs.lifecycle import RunState
 from jobs.trials.guards import Guards
 from metrics.common.errors import NoConclusionError

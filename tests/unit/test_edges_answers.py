@@ -29,7 +29,7 @@ from jobs.engine.producing.protocol import (
     decode_answer,
     decode_produce_response,
 )
-from jobs.features.nightly.body import write_junit
+from jobs.features.nightly.night_run import write_junit
 from jobs.features.nightly.suite import load_suite
 from jobs.runs.run_lock import is_locked
 from jobs.testbed.profile import load_profile

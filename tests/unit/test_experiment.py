@@ -10,8 +10,8 @@ import click.testing
 import pytest
 
 from jobs.config.files import names_in
-from jobs.features.sweep.body import SweepRun
 from jobs.features.sweep.cases import load_sweep
+from jobs.features.sweep.sweep_run import SweepRun
 from jobs.sweep import sweep
 from metrics.comparing.figures import CASE
 from tests.bench.experiments import PAGES, REMARK, index_page, page_of, remark_in

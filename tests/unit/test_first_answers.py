@@ -22,10 +22,10 @@ from jobs.cli import redline
 from jobs.cluster.connect import connect
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.printing import PlainReporter
-from jobs.features.sweep import body
-from jobs.features.sweep.body import SweepRun
+from jobs.features.sweep import sweep_run
 from jobs.features.sweep.cases import load_sweep
 from jobs.features.sweep.from_tables import finished as of_older
+from jobs.features.sweep.sweep_run import SweepRun
 from metrics.common.errors import ConfigError, TryLaterError
 from metrics.reporting.known_runs import known_runs
 from metrics.reporting.report_page import is_held
@@ -163,10 +163,10 @@ def resumed(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[A
     def finished(path: Path) -> Any:
         return replace(summary_of_sizes([]), trials=()) if path.name in begun else of_older(path)
 
-    monkeypatch.setattr(body, "open_cluster", lambda *_: None)
+    monkeypatch.setattr(sweep_run, "open_cluster", lambda *_: None)
     monkeypatch.setattr(SweepRun, "_open_spark", lambda *_: None)
-    monkeypatch.setattr(body, "execute", executed)
-    monkeypatch.setattr(body, "finished", finished)
+    monkeypatch.setattr(sweep_run, "execute", executed)
+    monkeypatch.setattr(sweep_run, "finished", finished)
     under_way = sweeping(load_sweep(str(folder / "acks.yaml")), folder, RecordingReporter())
     under_way.run()
     return under_way, sorted(begun)

@@ -20,7 +20,7 @@ from metrics.sources.first_polls import (
     slower_sampling,
     take_first_polls,
 )
-from metrics.sources.hosts.source import HostSample, NoHosts
+from metrics.sources.hosts.host_sample import HostSample, NoHosts
 from metrics.sources.sample import BrokerSample
 from tests.support.contexts import run_context
 from tests.support.scripted_source import ScriptedSource

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 from jobs.config import load_cluster
-from jobs.features.headroom import body
-from jobs.features.headroom.body import Production
+from jobs.features.headroom import estimate
+from jobs.features.headroom.estimate import Production
 from jobs.headroom import headroom
 from metrics.columns import row_of
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
@@ -24,10 +24,10 @@ from metrics.features.headroom.growth import DAY_S, NoForecastLibraryError
 from metrics.features.headroom.limits import Today, today_of
 from metrics.judging.thresholds import Indicators
 from metrics.sources.beans import HANDLER_IDLE_NS, Role
-from metrics.sources.hosts.source import NoHosts
+from metrics.sources.hosts.host_sample import NoHosts
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.sample import BrokerSample
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.source import NodeInfo
 from metrics.tables.boundary import BoundaryRow
 from metrics.tables.rows import HeadroomRow
@@ -149,16 +149,16 @@ def test_the_busiest_part_of_the_past_counts() -> None:
 
 
 def answer_at(load: float) -> Any:
-    return body._answer(body._KnownLimit("default", Indicators()), today_at(load), None)
+    return estimate._answer(estimate._KnownLimit("default", Indicators()), today_at(load), None)
 
 
 def test_a_missing_library_leaves_the_date_out(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(*_: object) -> None:
         raise NoForecastLibraryError
 
-    monkeypatch.setattr(body, "growth_of", missing)
-    assert body.continued([], answer_at(25.0), START_S) == (None, body.NO_LIBRARY)
-    assert "kafka-redline[forecast]" in body.NO_LIBRARY
+    monkeypatch.setattr(estimate, "growth_of", missing)
+    assert estimate.continued([], answer_at(25.0), START_S) == (None, estimate.NO_LIBRARY)
+    assert "kafka-redline[forecast]" in estimate.NO_LIBRARY
 
 
 def test_the_past_of_a_server_is_the_use_of_what_gives_out_first_in_each_hour() -> None:
@@ -169,7 +169,7 @@ def test_the_past_of_a_server_is_the_use_of_what_gives_out_first_in_each_hour() 
     assert answer.first.resource == "request handlers"
 
     def past(source: Any, answer: Any = answer) -> list[tuple[float, float]]:
-        return body.of_source(production(source), answer, today_at(25.0), Indicators())
+        return estimate.of_source(production(source), answer, today_at(25.0), Indicators())
 
     found = past(Server([0.2, 0.4, 0.0]))
     expected = [(busy - rest) / (limit - rest) for busy in (0.2, 0.4)]
@@ -196,9 +196,9 @@ def test_brokers_without_metrics_are_named(monkeypatch: pytest.MonkeyPatch, tmp_
     file.write_text("bootstrap_servers: [h:9092]\nmetrics: {client_only: true}\n")
     blind = replace(NODE, lacks=(HANDLER_IDLE_NS,))
     source = SimpleNamespace(nodes={1: blind}, close=lambda: None)
-    monkeypatch.setattr(body, "open_metrics", lambda *_: source)
+    monkeypatch.setattr(estimate, "open_metrics", lambda *_: source)
     with ExitStack() as stack, pytest.raises(ConfigError, match=r"prod has no metrics"):
-        body._open_sources(load_cluster(str(file)), OPENED, SimpleNamespace(), stack)  # type: ignore[arg-type]
+        estimate._open_sources(load_cluster(str(file)), OPENED, SimpleNamespace(), stack)  # type: ignore[arg-type]
 
 
 def test_the_limits_of_the_goal_are_those_of_the_run() -> None:
@@ -206,9 +206,9 @@ def test_the_limits_of_the_goal_are_those_of_the_run() -> None:
         "goal": {"name": "first", "indicators.request_handler_idle_min": 0.3},
         "goal second": {"indicators.request_handler_idle_min": 0.4, "search.method": "guided"},
     }
-    assert body.indicators_of(settings, "first").request_handler_idle_min == 0.3
-    assert body.indicators_of(settings, "second").request_handler_idle_min == 0.4
-    assert body.indicators_of({}, "first") == Indicators()
+    assert estimate.indicators_of(settings, "first").request_handler_idle_min == 0.3
+    assert estimate.indicators_of(settings, "second").request_handler_idle_min == 0.4
+    assert estimate.indicators_of({}, "first") == Indicators()
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_a_run_of_other_brokers_is_refused(then: str, name: str, is_same: bool) 
     cluster: Any = SimpleNamespace(name="p")
     text = r"run run-1 measured the cluster .*omit --run"
     with nullcontext() if is_same else pytest.raises(ConfigError, match=text):
-        body.require_same_cluster(run, cluster, OPENED)
+        estimate.require_same_cluster(run, cluster, OPENED)
 
 
 # --- the whole job ------------------------------------------------------------
@@ -270,7 +270,7 @@ def store(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Store:
     }
     monkeypatch.setattr(Production, "watched", lambda *_: today_at(25.0, 20.0))
     for name, part in parts.items():
-        monkeypatch.setattr(body, name, part)
+        monkeypatch.setattr(estimate, name, part)
     (tmp_path / "out" / "tables").mkdir(parents=True)
     (tmp_path / "prod.yaml").write_text("bootstrap_servers: [h:9092]\njmx: {port: 9999}\n")
     return kept
@@ -316,7 +316,7 @@ def test_runs_without_an_answer_for_the_goal_are_named(
     with pytest.raises(ConfigError, match=r"has the goals default, and --goal is strict"):
         answered(tmp_path, "--run=run-1", "--goal=strict")
     point = BoundaryRow("run-1", START_S, "prod", "demo", boundary(gave_up="the budget is spent"))
-    monkeypatch.setattr(body, "read_rows", lambda *_: ([row_of(RUN)], [row_of(point)], []))
+    monkeypatch.setattr(estimate, "read_rows", lambda *_: ([row_of(RUN)], [row_of(point)], []))
     with pytest.raises(NoConclusionError, match="run-1 has no closed bracket"):
         answered(tmp_path, "--run=run-1")
     assert store.appended == []
@@ -376,7 +376,7 @@ def test_a_past_that_cannot_be_read_leaves_todays_answer(
     def fails(*_: object) -> None:
         raise NoConclusionError("the history of the brokers cannot be read: it is down")
 
-    monkeypatch.setattr(body, "of_source", fails)
+    monkeypatch.setattr(estimate, "of_source", fails)
     text, document = answered(tmp_path, "--run=run-1")
     assert "cannot be read: it is down" in text + capfd.readouterr().err
     assert document["times"] == pytest.approx(4.0, rel=0.03)

@@ -15,9 +15,9 @@ from ruamel.yaml import YAML
 from syrupy.assertion import SnapshotAssertion
 
 from metrics.common.errors import ConfigError
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.hosts.node_exporter import NodeExporters
 from metrics.sources.hosts.proc import LocalHost, LocalHosts
-from metrics.sources.hosts.source import HostSample
 from metrics.trial.client import QuotaWindow, quota_window
 from metrics.windows.host import HostWindow, InterfaceWindow, host_use_of, host_window, host_windows
 from tests.support.processes import PATIENCE_S

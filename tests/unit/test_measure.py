@@ -21,7 +21,7 @@ from jobs.trials.measure import Rig, SearchProgress, TrialMeasurer, written_reco
 from jobs.trials.sampling import FRESH_S, READING, lacking_now
 from metrics.common.errors import NoConclusionError
 from metrics.sources.beans import Role
-from metrics.sources.hosts.source import NoHosts
+from metrics.sources.hosts.host_sample import NoHosts
 from metrics.sources.sample import BrokerSample
 from metrics.sources.source import NodeInfo
 from metrics.trial.client import Counts, ProducerReport, TaskReport

@@ -22,7 +22,7 @@ from jobs.features.compare.answer import (
     load_of_cluster,
     write_answer,
 )
-from jobs.features.compare.body import ComparisonRun, bound_table, effects_table, sentence
+from jobs.features.compare.comparison_run import ComparisonRun, bound_table, effects_table, sentence
 from jobs.features.compare.sides import load_sides
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.comparing.effects import Conclusion, Side, achieved_share

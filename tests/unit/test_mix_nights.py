@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from syrupy.assertion import SnapshotAssertion
 
-from jobs.features.nightly.body import (
+from jobs.features.nightly.night_run import (
     CaseMeasurer,
     case_reports,
     config_of,

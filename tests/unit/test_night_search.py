@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.console.events import RecordingReporter
-from jobs.features.nightly.body import CaseMeasurer
+from jobs.features.nightly.night_run import CaseMeasurer
 from jobs.features.nightly.suite import SuiteCase, configuration_of
 from jobs.runs import limit
 from jobs.runs.limit import LimitRun

@@ -15,8 +15,8 @@ from junitparser import Error, Failure, JUnitXml, Skipped
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.console.events import RecordingReporter
-from jobs.features.nightly import body
-from jobs.features.nightly.body import (
+from jobs.features.nightly import night_run
+from jobs.features.nightly.night_run import (
     NightRun,
     accept_night,
     case_reports,
@@ -319,9 +319,9 @@ def test_the_newest_night_is_accepted_once_and_a_dry_run_only_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables = Accepting([])
-    monkeypatch.setattr(body, "open_spark", lambda stack: None)
-    monkeypatch.setattr(body, "TableStore", lambda *_: tables)
-    monkeypatch.setattr(body, "explaining_missing_tables", nullcontext)
+    monkeypatch.setattr(night_run, "open_spark", lambda stack: None)
+    monkeypatch.setattr(night_run, "TableStore", lambda *_: tables)
+    monkeypatch.setattr(night_run, "explaining_missing_tables", nullcontext)
 
     def accept(**options: Any) -> str:
         assert accept_night(SUITE, "testbed", RunOptions(Path("out"), **options)) == 0

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from jobs.config import load
-from jobs.features.nightly.body import config_of, load_of, plan_of, rule_of, settings_of
+from jobs.features.nightly.night_run import config_of, load_of, plan_of, rule_of, settings_of
 from jobs.features.nightly.suite import Suite, configuration_of, load_suite
 from jobs.runs.resumption import config_text, differences
 from metrics.columns import restored

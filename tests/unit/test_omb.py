@@ -10,7 +10,7 @@ from syrupy.assertion import SnapshotAssertion
 
 from jobs.config import load_workload
 from jobs.config.omb import translated
-from jobs.config.source import parse_map
+from jobs.config.yaml_file import parse_map
 from jobs.find_limit import find_limit
 from metrics.common.errors import ConfigError
 

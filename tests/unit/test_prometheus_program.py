@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from metrics.common.errors import ConfigError
-from metrics.sources.hosts import source as readings
+from metrics.sources.hosts import host_sample as readings
 from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import HttpAccess
 from metrics.sources.sampler import Sampler
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import STALE_INTERVALS, FeedSpec, ServerFeed
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.source import poll_interval_of
 from metrics.windows.broker import broker_windows
 from tests.support.exporter_pages import BrokerState, page

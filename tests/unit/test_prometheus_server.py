@@ -16,7 +16,7 @@ from jobs.config.metrics_registry import load_rules
 from metrics.common.errors import ConfigError
 from metrics.sources.beans import Role
 from metrics.sources.first_polls import least_interval_s, slower_sampling, take_first_polls
-from metrics.sources.hosts import source as readings
+from metrics.sources.hosts import host_sample as readings
 from metrics.sources.hosts.node_exporter import ServedHosts
 from metrics.sources.http_access import HttpAccess, ScrapeError, basic
 from metrics.sources.rules import RuleSet
@@ -24,7 +24,7 @@ from metrics.sources.sample import BrokerSample
 from metrics.sources.server.api import ServerApi
 from metrics.sources.server.broker_label import BrokerLabel
 from metrics.sources.server.feed import CLOCK_OFFSET_MAX_S, STALE_INTERVALS, FeedSpec, ServerFeed
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.source import poll_interval_of, sample_interval_of
 from metrics.traffic.pattern import SAMPLES_MIN, Phases
 from metrics.trial.client import OFFSET_MAX_S

@@ -23,7 +23,7 @@ from metrics.columns import (
     row_of,
     utc,
 )
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary, BoundaryRow
 from metrics.tables.rows import trial_from

@@ -14,7 +14,7 @@ from jobs.engine.task.control_channel import PIECE_LENGTH, DriverChannel, parse_
 from jobs.engine.task.window import Window
 from jobs.trials import control_server
 from jobs.trials.control_server import PIECES_MAX, TaskChannel
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.traffic.pattern import Phases
 from metrics.trial.adding import Histogram
 from metrics.trial.client import Counts, ProducerReport, TaskReport

@@ -11,7 +11,7 @@ import pytest
 from jobs.console.events import PhaseStarted, RecordingReporter
 from jobs.trials.gates import FRESH_S
 from jobs.trials.recovery import DEADLINE_S, SPARE_BYTES, WriteBack, why_not_written
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.windows.host import host_use_table
 from metrics.windows.use import Resource

@@ -35,7 +35,7 @@ from typing import Any
 from jobs.engine.task.clock_comparison import compare_clocks, pinned
 from metrics.columns import row_of
 from metrics.common.errors import RedlineError
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.trial.client import ClockOffset, TaskReport, furthest
 
 PROBLEM_LENGTH = 2_000

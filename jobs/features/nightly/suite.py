@@ -19,7 +19,7 @@ from metrics.traffic.axes import NP, SCALE
 from metrics.traffic.mix import SCALE_UNITS
 from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
-Measure = Literal["handlers", "latency_p99", "achieved"]
+ComparedFigure = Literal["handlers", "latency_p99", "achieved"]
 LIMIT, LOAD = "limit", "load"
 Bytes = Annotated[int, Whole(1, MESSAGE_BYTES_MAX, "bytes")]
 
@@ -67,7 +67,7 @@ class SuiteCase(ConfigModel):
     mix: Literal["limit", "load"] | None = None
     scale: Annotated[float, Number(0, 1_000, above=True)] | None = None
     repeats: Annotated[int, Whole(1, 100, "trials")] = 3
-    compares: Measure = "handlers"
+    compares: ComparedFigure = "handlers"
     noise: Annotated[Noise, FileSection()] | None = None
 
     @property

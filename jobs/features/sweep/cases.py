@@ -16,7 +16,7 @@ from jobs.config.cluster import DEFAULT_CLUSTER
 from jobs.config.files import Conf, load_model
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
-from jobs.config.source import ParsedFile
+from jobs.config.yaml_file import ParsedFile
 from jobs.runs.measurement import Case, Measurement, require_measurable
 from metrics.common.bounds import Number, UnexpectedError, Whole
 from metrics.common.errors import ConfigError

@@ -33,7 +33,7 @@ from metrics.judging.thresholds import Indicators
 from metrics.planning.load_needs import stored_bytes
 from metrics.planning.provisioning import on_any_day
 from metrics.reporting.summary import chosen_goal
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import Boundary
 from metrics.traffic.axes import MESSAGE_BYTES

@@ -16,8 +16,8 @@ from itertools import combinations
 
 from metrics.common.errors import ConfigError
 from metrics.common.grouping import grouped
-from metrics.sources.hosts import source as readings
-from metrics.sources.hosts.source import HostSample
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.http_access import ClosedError, HttpAccess, ScrapeError
 from metrics.sources.rules import RuleSet, selectors_of
 from metrics.sources.sample import parts_of

@@ -18,9 +18,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from metrics.sources.hosts import source as readings
+from metrics.sources.hosts import host_sample as readings
+from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.hosts.queues import Queues
-from metrics.sources.hosts.source import HostSample
 
 _PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
 _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}

@@ -47,10 +47,10 @@ from metrics.judging.thresholds import Indicators
 from metrics.reporting.files import write_json_file
 from metrics.reporting.summary import RunSummary
 from metrics.reporting.summary_tables import configuration_of_row, summary_of
-from metrics.sources.hosts.source import HostSource
+from metrics.sources.hosts.host_sample import HostSource
 from metrics.sources.http_access import ScrapeError
 from metrics.sources.sample import BrokerSample
-from metrics.sources.server.source import PrometheusServerSource
+from metrics.sources.server.prometheus_server import PrometheusServerSource
 from metrics.sources.shortcomings import is_blind
 from metrics.sources.source import MetricsSource, brokers_of, sample_interval_of
 from metrics.tables.rows import HeadroomRow

@@ -22,8 +22,8 @@ class HostSample:
     Attributes:
         host: name of the host.
         at_s: wall-clock time of the middle of the sample [s since the epoch].
-        values: name of a reading in `metrics.sources.hosts.source` → its value. The map is empty if
-            the sample failed or the system shows no readings.
+        values: name of a reading in `metrics.sources.hosts.host_sample` → its value. The map is
+            empty if the sample failed or the system shows no readings.
         error: reason why the sample failed, or None.
     """
 

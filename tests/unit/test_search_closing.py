@@ -11,7 +11,7 @@ import pytest
 
 from search.bisect import Bisection
 from search.budget import Budget
-from search.checking import LEAST, MORE_MAX, Checking, describe, suspicion
+from search.closing import LEAST, MORE_MAX, Checking, describe, suspicion
 from search.estimate import Curve
 from search.forecast import forecast, trials_left
 from search.guided import Guided
