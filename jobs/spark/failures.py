@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from metrics.common.errors import NO_SESSION, ConfigError, RedlineError
+from metrics.common.errors import ENDED_SPARK, ConfigError, RedlineError
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JJavaError
 
 _NO_MEMORY = ("java.lang.OutOfMemoryError", "INVALID_DRIVER_MEMORY")
 _NO_SECRET = "A secret key must be specified"
-_STOPPED = ("Cannot call methods on a stopped SparkContext", NO_SESSION)  # its JVM ends soon
 _REMEDY = (
     "raise spark.driver.memory (for the redline command: SPARK_DRIVER_MEMORY=2g), or give this "
     "machine more memory; --resume continues a run"
@@ -60,8 +59,8 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
                     "the file of --properties-file, or set spark.authenticate and "
                     "spark.network.crypto.enabled to false there"
                 )
-            is_lost = is_lost or text is None or any(each in text for each in _STOPPED)
-        elif isinstance(at, Py4JError) or any(each in _python_text(at) for each in _STOPPED):
+            is_lost = is_lost or text is None or any(each in text for each in ENDED_SPARK)
+        elif isinstance(at, Py4JError) or any(each in _python_text(at) for each in ENDED_SPARK):
             is_lost = True  # an error of Py4J, not of Java: the JVM does not answer
         at = at.__cause__ or at.__context__
     if not is_lost:

@@ -6,8 +6,12 @@ catches errors that end a run, and `jobs.entry` catches errors that end a comman
 
 from __future__ import annotations
 
-NO_SESSION = "No active or default Spark session"
-"""Part of the error of a request to Spark after the end of its session."""
+ENDED_SPARK = (
+    "Cannot call methods on a stopped SparkContext",
+    "No active or default Spark session",
+    "org.apache.spark.SparkEnv$.get()",
+)
+"""Parts of the errors of requests to Spark while its context ends or after it has ended."""
 
 
 class RedlineError(Exception):

@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from metrics.arrow_schema import ddl, ddl_type
 from metrics.columns import Record, restored, row_of
-from metrics.common.errors import NO_SESSION, ConfigError
+from metrics.common.errors import ENDED_SPARK, ConfigError
 from metrics.sources.hosts.host_sample import HostSample
 from metrics.sources.sample import BrokerSample
 from metrics.tables.boundary import BoundaryRow
@@ -570,7 +570,7 @@ def _explain_write_errors(address: str) -> Iterator[None]:
     try:
         yield
     except _spark_errors() as error:
-        if NO_SESSION in str(error):
+        if any(each in str(error) for each in ENDED_SPARK):
             raise
         raise ConfigError(
             f"{address} cannot be written ({_root_cause(error)}); expected writable tables; "

@@ -31,7 +31,7 @@ from jobs.trials.context import RunContext
 from jobs.trials.gates import LOOK_MAX_S
 from jobs.trials.point_topics import PointTopics
 from metrics.common.errors import (
-    NO_SESSION,
+    ENDED_SPARK,
     ConfigError,
     GuardStopError,
     NoConclusionError,
@@ -107,9 +107,10 @@ def test_a_stopped_spark_ends_a_run_with_one_line_instead_of_pages_of_java(
         raise stopped
     assert str(failure.value) == snapshot
     assert outcome_of(failure.value).exit_code == 2
-    ended = pytest.raises(SparkFailedError, match="Spark's driver ended during the run")
-    with ended, report_spark_failures():
-        raise RuntimeError(f"[INTERNAL_ERROR] {NO_SESSION} found SQLSTATE: XX000")
+    for part in ENDED_SPARK:
+        ended = pytest.raises(SparkFailedError, match="Spark's driver ended during the run")
+        with ended, report_spark_failures():
+            raise RuntimeError(f"[INTERNAL_ERROR] {part} found SQLSTATE: XX000")
     with pytest.raises(RuntimeError, match="something else"), report_spark_failures():
         raise RuntimeError("something else")
     kind = pytest.importorskip("py4j.protocol").Py4JJavaError
