@@ -32,7 +32,7 @@ JOBS = {
     "traffic": "Offer one traffic pattern at a fixed load, in trials or without interruption.",
 }
 """Name of each job → first sentence of its help. `redline --help` imports no job, because the
-import of Spark takes seconds. A test compares each sentence with the help of the job.
+import of Spark takes seconds. A test checks that each sentence equals the one in the job's help.
 """
 ELSEWHERE = {"export": "jobs.plan", "runs": "jobs.list_runs", "testbed": "jobs.testbed.commands"}
 """Job → its module, for jobs whose module has another name."""

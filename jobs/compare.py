@@ -40,17 +40,17 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.option("--b", metavar="NAME|FILE|SETTINGS", multiple=True, callback=_once,
               help="The side that is compared with A, in the same form as --a.")  # fmt: skip
 @click.option("--cluster", default="testbed", show_default=True, metavar="NAME|FILE",
-              help="The testbed, if --a and --b are settings.")  # fmt: skip
+              help="The testbed to which the settings of --a and --b apply.")  # fmt: skip
 @click.option("--workload", default="1kB", show_default=True, metavar="NAME|FILE",
               help="The traffic pattern: a name in conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
               help="The goal whose guards and whose rules for INVALID trials apply: a name in "
                    "conf/goals, or a path.")  # fmt: skip
 @click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
-              help="Pairs of saturated trials for each message size.")  # fmt: skip
+              help="Number of pairs of saturated trials for each message size.")  # fmt: skip
 @click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),
-              help="Pairs at a load that both sides sustain. These pairs explain the "
-                   f"difference; an interval needs at least {PAIRS_MIN} of them.")  # fmt: skip
+              help="Number of pairs of trials at a load that both sides sustain. Their readings "
+                   f"help to explain a loss; an interval needs {PAIRS_MIN} pairs.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
               type=Amount(0, 1, max_open=True),
               help="The smallest relevant loss of capacity; 0.05 is 5 %.")  # fmt: skip
@@ -73,7 +73,7 @@ def compare(
     Both sides run at the same time, and the load alternates in the order A B B A. A slow hour of
     the machine therefore affects both sides. The exit code is 4 if B is worse.
 
-    With two RUN_ID the command compares the limits of two runs in OUT, without any load.
+    If you give the ids of two finished runs, the command compares their limits without any load.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.console.printing import make_reporter

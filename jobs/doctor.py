@@ -23,8 +23,8 @@ from metrics.reporting.files import write_json_file
 from metrics.units import format_counted, iso_utc
 
 FOUND_WIDTH = 48
-"""Maximum length of a warning or problem in the table [characters]. The whole sentence is shown
-below the table.
+"""Maximum length of a warning or problem in the table [characters]. Below the table, the whole text
+of each warning and problem is shown.
 """
 _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 

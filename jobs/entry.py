@@ -33,8 +33,8 @@ UNEXPECTED = 1
 _REPEAT_S = 0.05
 _STARTERS_CHECK_S = 1.0
 _HANGUPS = (signal.SIGHUP, signal.SIGINT)
-"""Signals that a detached job ignores: `nohup` makes it ignore SIGHUP, and `&` in a script makes it
-ignore SIGINT.
+"""Signals that a detached job ignores: `nohup` makes a job ignore SIGHUP, and `&` in a script makes
+a job ignore SIGINT.
 """
 _MACHINE_ERRORS = {
     errno.EACCES, errno.EDQUOT, errno.EFBIG, errno.EISDIR, errno.ELOOP, errno.EMFILE,
@@ -44,8 +44,8 @@ _MACHINE_ERRORS = {
 
 
 def run(command: click.Command, args: Sequence[str] | None = None) -> None:
-    """Run a job's command, and exit with its exit code. On Databricks a successful job returns
-    instead.
+    """Run a job's command, and exit with its exit code. On Databricks, the function returns after a
+    successful job, because Databricks treats every exit as a failure.
 
     Exit codes: 0 done, 1 unexpected error, 2 bad usage or configuration, 3 no conclusion,
     4 a limit that you set is exceeded (regression, or too little headroom), 5 stopped by a guard,
@@ -96,8 +96,9 @@ def _handle_signals() -> list[int]:
 
 
 def _end_with_starters(is_over: threading.Event) -> None:
-    """Wait until a process that started the job ends, and then end the job as SIGTERM does. For
-    example, SIGKILL ends such a process without a signal to the job.
+    """Watch the parent processes of the job. If one of them ends, send SIGTERM to the job.
+
+    For example, a parent process that SIGKILL ends cannot end the job itself.
     """
     import psutil  # imported here, because short commands do not need it
 
@@ -115,9 +116,9 @@ def _end_with_starters(is_over: threading.Event) -> None:
 def _starters() -> list[psutil.Process]:
     """The parent processes whose end also ends the job, up to the process that started the session.
 
-    A parent that has detached the job is not included. `nohup`, or `&` in a script, makes the job
-    ignore a signal that the parent does not ignore. A terminal's shell is not included either: it
-    runs the job in a separate process group, which gets SIGHUP from the terminal.
+    The result lacks a parent that has detached the job by `nohup`, or by `&` in a script: the job
+    then ignores a signal that the parent does not ignore. The result also lacks the shell of a
+    terminal, because the terminal itself sends SIGHUP to the job's process group.
     """
     import psutil
 
@@ -136,8 +137,8 @@ def _starters() -> list[psutil.Process]:
 
 
 def _ignored(pid: int) -> set[signal.Signals]:
-    """The signals of `_HANGUPS` that a process ignores. Without /proc the set is empty for other
-    processes.
+    """The signals of `_HANGUPS` that a process ignores. On a system without /proc, the result for a
+    process other than this process is empty.
     """
     if pid == os.getpid():
         return {each for each in _HANGUPS if signal.getsignal(each) is signal.SIG_IGN}

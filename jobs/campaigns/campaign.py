@@ -1,9 +1,10 @@
-"""A campaign measures several cases in turns within one time budget, and writes one answer.
+"""A campaign measures several cases within one time budget, and writes one answer.
 
-Each kind of campaign (sweep, night, comparison) defines its cases, their schedule and the
-measurement of one turn. `metrics.comparing` contains the calculations. All kinds of campaigns share
-the code for resuming, the budget, the forecast and the answer's files. `measurement_named` finds
-the measurements in `jobs/measurements` and in installed packages.
+A turn is one measurement of one case; a case with repeats has several turns. Each kind of campaign
+(sweep, night, comparison) defines its cases, the order of its turns, and the measurement of a case.
+`metrics.comparing` contains the calculations. All kinds of campaigns share the code for resuming,
+the budget, the forecast and the answer's files. `measurement_named` finds the measurements in
+`jobs/measurements` and in installed packages.
 """
 
 from __future__ import annotations
@@ -51,31 +52,31 @@ class Turn(Generic[CaseT]):
 
     @property
     def name(self) -> str:
-        """The name of the turn in its campaign; a resumed campaign uses the same names."""
+        """The name of the turn in its campaign, such as `c02-r1`; resuming does not change it."""
         return f"c{self.number:02}-r{self.repeat}"
 
 
 def once(cases: Sequence[CaseT]) -> list[Turn[CaseT]]:
-    """One turn for each case, in the order of the cases."""
+    """A schedule that measures each case once, in the order of the cases."""
     return [Turn(number, case) for number, case in enumerate(cases, 1)]
 
 
 def shuffled(
     cases: Sequence[CaseT], repeats: int, seed: int, cluster_of: Callable[[CaseT], object]
 ) -> Iterator[list[Turn[CaseT]]]:
-    """One turn for each case and each repeat, in random order, grouped by the cluster of the case.
+    """A schedule that measures each case `repeats` times, in random order, grouped by cluster.
 
     The order differs between repeats, so that a slow hour does not affect the same case in all
     repeats. In each repeat, the brokers of each cluster are started once.
 
     Args:
         cases: the cases.
-        repeats: number of repeats.
+        repeats: number of measurements of each case.
         seed: seed of the random order.
         cluster_of: returns a key for the cluster of a case; cases with equal keys share brokers.
 
     Yields:
-        The turns of each group.
+        The measurements of one repeat whose cases share a cluster.
     """
     for repeat in range(1, repeats + 1):
         chance = random.Random(f"{seed} {repeat}")
@@ -104,12 +105,12 @@ def order_of(pair: int) -> tuple[Side, Side]:
 
 @dataclass(frozen=True)
 class Missing(Generic[CaseT]):
-    """A turn without a figure.
+    """A measurement of a case that has no result.
 
     Attributes:
-        turn: the turn.
-        is_begun: whether the turn began; False if the turn did not fit into the budget.
-        why: the reason for the missing figure, as a clause.
+        turn: the case, and the number of its repeat.
+        is_begun: whether the measurement began; False if it did not fit into the budget.
+        why: the reason for the missing result, as a clause.
     """
 
     turn: Turn[CaseT]
@@ -140,15 +141,15 @@ class CampaignAnswer:
 
 
 class Campaign(Body, Generic[CaseT]):
-    """Measures the turns of a schedule; after an error or an interrupt, all earlier figures are
-    kept.
+    """Measures the cases of a schedule one after another. After an error or an interrupt, the
+    campaign keeps all earlier results.
 
     Args:
-        budget_s: a turn begins only if it is expected to end within this time of the run [s]; None
-            for no bound.
+        budget_s: time after the start of the run [s]. A measurement of a case does not begin if it
+            would probably end later than this time. None for no time limit.
 
     Attributes:
-        missing: the turns without a figure, in the order of the schedule.
+        missing: the measurements of cases without a result, in the order of the schedule.
     """
 
     def __init__(self, budget_s: float | None) -> None:
@@ -160,11 +161,11 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def schedule(self) -> Iterator[list[Turn[CaseT]]]:
-        """The turns, in groups that share brokers."""
+        """The measurements of cases in their order, in groups that share brokers."""
 
     @abstractmethod
     def title(self, turn: Turn[CaseT]) -> str:
-        """The name of a turn for messages."""
+        """The name of one measurement of a case, for messages."""
 
     @abstractmethod
     def forecast(self, case: CaseT) -> Plan:
@@ -172,50 +173,53 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def starting_s(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> float:
-        """The estimated time that the campaign takes in addition to its trials [s]."""
+        """The estimated time of the campaign outside its trials [s]."""
 
     @abstractmethod
     def about(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> tuple[str, ...]:
         """The notes that the plan shows before all other notes."""
 
     def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
-        """Load the figures of a turn from an earlier part of the run; return False without such
-        figures.
+        """Load the results of one measurement of a case, which the run made before it was resumed.
+
+        Returns:
+            False if the run has no results of this measurement.
         """
         return False
 
     def needed_s(self, turn: Turn[CaseT]) -> float:
-        """A turn begins only if at least this much time of the budget is left [s]."""
+        """Time that the budget must still have when one measurement of a case begins [s]."""
         return self.plan_of(turn).duration_s
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[CaseT]]) -> Iterator[None]:
-        """Open the resources that the turns of a group share, such as brokers."""
+        """Open the resources that the measurements of `group` share, such as brokers."""
         yield
 
     @abstractmethod
     def measure_turn(self, run: RunState, turn: Turn[CaseT], budget: TimeBudget) -> None:
-        """Measure one turn, and keep its figures.
+        """Measure the case of `turn` once, and keep the results.
 
         Raises:
-            NoConclusionError: the turn has no figures; the campaign continues with the next turn.
+            NoConclusionError: the measurement has no result; the campaign continues with the next
+                measurement.
             RedlineError: an error occurred that ends the whole campaign.
         """
 
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The answer of the campaign from all figures that were measured until now."""
+        """The answer of the campaign from all results that were measured until now."""
 
     # --- the same for all campaigns ------------------------------------------
 
     def plan_of(self, turn: Turn[CaseT]) -> Plan:
-        """The plan of one turn; all turns of a case share one forecast."""
+        """The plan of one measurement of a case; all repeats of the case share one plan."""
         if turn.number not in self._plans:
             self._plans[turn.number] = self.forecast(turn.case)
         return self._plans[turn.number]
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the campaign: the sum of all turns' plans, and the time outside trials."""
+        """The plan of the campaign: the sum of the plans of all measurements, and other time."""
         groups = list(self.schedule())
         plans = [self.plan_of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]
@@ -235,7 +239,7 @@ class Campaign(Body, Generic[CaseT]):
         )
 
     def measure(self, run: RunState) -> None:
-        """Measure all turns that have no figures from an earlier part of the run."""
+        """Make all measurements of the schedule for which a resumed run has no results yet."""
         budget = TimeBudget(self.budget_s, run.started_s)
         groups = [[t for t in group if not self.take_over(run, t)] for group in self.schedule()]
         for group in filter(None, groups):
@@ -298,8 +302,8 @@ def measurement_named(name: str) -> Measurement:
     if name not in installed_names(MEASUREMENTS):
         others = ", ".join(installed_names(MEASUREMENTS)) or "none is installed"
         raise ConfigError(
-            f"asks is {name}; expected {', '.join(own_names())}, or a measurement of an installed "
-            f"package ({others}); correct the name, or install the package"
+            f"the key asks is {name}; expected {', '.join(own_names())}, or a measurement of an "
+            f"installed package ({others}); correct the name, or install the package"
         )
     added = load_extension(MEASUREMENTS, name)
 

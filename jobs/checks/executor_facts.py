@@ -146,8 +146,8 @@ def _from_within(
     """The facts about the links to the brokers, collected inside a network namespace. If the
     namespace cannot be entered, all brokers count as unreachable.
 
-    The function needs kafka-redline's code. If an executor lacks this code, another check reports
-    it.
+    The function imports kafka-redline's code on the executor. If an executor lacks kafka-redline's
+    code, another check reports the missing code.
     """
     try:
         with importlib.import_module("jobs.engine.network.namespaces").inside(namespace):

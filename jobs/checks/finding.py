@@ -51,7 +51,7 @@ def ok(check: str, found: str) -> Finding:
 
 
 def warning(check: str, found: str, expected: str = "", remedy: str = "") -> Finding:
-    """A finding about a fact that makes the results of a run less reliable. A run can start."""
+    """A finding that does not prevent a run, but makes the results of the run less reliable."""
     return Finding(Severity.WARNING, check, found, expected, remedy)
 
 

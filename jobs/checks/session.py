@@ -91,8 +91,8 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
     """Findings about the number of slots for the tasks of a load.
 
     Args:
-        driver: the driver's address for executors, host:port. If no executor registers, the message
-            names this address.
+        driver: the driver's address for executors, host:port; the finding names the driver's
+            address if no executor registers.
         slots: number of tasks that the registered executors can run at the same time.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].

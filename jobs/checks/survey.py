@@ -219,8 +219,8 @@ BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
 the offset, so that the environments of two runs on the same machines are equal.
 """
 NAMED_MAX = 4
-"""Maximum number of hosts or brokers that a message names. If there are more, the message states
-the number of the others.
+"""Maximum number of hosts or brokers that a message names. A message about more hosts or brokers
+states the number of those that it does not name.
 """
 
 
@@ -278,7 +278,7 @@ def _code(executors: Sequence[ExecutorFacts], driver: ExecutorFacts) -> list[Fin
             problem(
                 check,
                 f"{_some(other)} has another version of kafka-redline's code than the driver",
-                "the same code on both",
+                "the driver's code on every executor",
                 "build the wheel again (make dist) and give the wheel to spark-submit, or remove "
                 "an older installation from the executors' Python",
             )
@@ -315,7 +315,7 @@ def _of_other_version(
         warning(
             check,
             f"{_some(hosts)} has {name} {other}, and the driver has {version}",
-            "the same version on both",
+            "the driver's version on every executor",
             "install the versions of conf/constraints.txt",
         )
         for other, hosts in others.items()
@@ -423,8 +423,8 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
 def _hosts_by(
     executors: Sequence[ExecutorFacts], text_of: Callable[[ExecutorFacts], str]
 ) -> dict[str, list[str]]:
-    """Text that `text_of` returns → hosts of the executors for which it returns this text.
-    Executors with an empty text are left out.
+    """Text that `text_of` returns → hosts of the executors for which `text_of` returns this text.
+    The result lacks executors for which `text_of` returns an empty text.
     """
     return grouped((text, each.host) for each in executors if (text := text_of(each)))
 

@@ -55,8 +55,8 @@ GUARD_TIMEOUT_MS = 2_000
 """Deadline for the answer to a small query of a guard [ms]."""
 
 QUERIES_IN_PARALLEL = 16
-"""Number of brokers that are queried at the same time. More would not be faster, because Python
-decodes the answers one after another."""
+"""Number of brokers that are queried at the same time. More parallel queries would not be faster,
+because Python decodes the answers one after another."""
 
 
 class AdminError(RedlineError):
@@ -418,7 +418,9 @@ class KafkaAdmin:
         return {str(each.group_id): str(getattr(each, "group_state", "")) for each in groups}
 
     def empty_groups(self) -> frozenset[str]:
-        """Ids of the consumer groups without members that this user may describe."""
+        """Ids of the consumer groups that have no members. The result lacks groups that this user
+        may not describe.
+        """
         return frozenset(group for group, state in self.groups().items() if state in _MEMBERLESS)
 
     def committed_offsets(self, groups: Sequence[str]) -> dict[str, dict[tuple[str, int], int]]:

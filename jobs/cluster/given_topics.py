@@ -148,12 +148,13 @@ def assigned(
 
 
 def shape(own: Sequence[GivenTopic]) -> TopicOptions:
-    """The common shape of the topics of one part of a mix."""
+    """The topic settings that describe the existing topics of one part of a mix."""
     return replace(own[0].options, count=len(own))
 
 
 def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
-    """The configuration with the shapes of given topics instead of the workload's topic settings.
+    """The configuration in which the real settings of existing topics (`given`) replace the
+    workload's topic settings.
 
     Raises:
         ConfigError: see `assigned`; or a planned broker outage would leave partitions without a
@@ -172,11 +173,11 @@ def fitted(config: Configuration, given: Sequence[GivenTopic]) -> Configuration:
 
 
 def notes(config: Configuration, given: Sequence[GivenTopic]) -> list[str]:
-    """A note for each given topic of a run: the topic's shape, and the time until the topic's
-    records are deleted.
+    """A note for each given topic of a run: the topic's numbers of partitions and replicas, and the
+    time until the topic's records are deleted.
 
     Args:
-        config: the configuration with the workload's own topic settings, which `fitted` replaces.
+        config: the configuration before `fitted`, with the workload's own topic settings.
     """
     wanted = [part.topic for part in config.workload.parts]
     return [

@@ -43,7 +43,7 @@ class LogDir:
     Attributes:
         total_bytes, usable_bytes: size and free space of the volume [B], or `UNKNOWN_BYTES`.
         own_logs: number of replicas of this run's topics in the directory.
-        own_bytes: size of these replicas [B].
+        own_bytes: size of the replicas of this run's topics in the directory [B].
         is_offline: whether the broker stopped using the directory, because its disk failed.
     """
 

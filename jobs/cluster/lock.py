@@ -1,15 +1,16 @@
 """The lock of a cluster: only one run at a time holds the lock, on all machines together.
 
-The lock is a consumer group with one member: `redline-lock`, or `cluster.name_prefix` followed by
-`lock`. Kafka's classic group protocol requires an assignment protocol that all members of a group
-support. The coordinator refuses a member without a common protocol (INCONSISTENT_GROUP_PROTOCOL).
-Each run names a random protocol, so the coordinator accepts the first run, and refuses all other
-runs at once. A refusal causes no rebalance, so the holder is not disturbed. If the holder dies, its
-heartbeats stop, and its membership ends with its session. Brokers store the membership in
-`__consumer_offsets`, so it outlives a restart of the brokers.
+The lock is a consumer group with one member: the run that holds the lock. The id of the group is
+`redline-lock`, or `cluster.name_prefix` followed by `lock`. Kafka's classic group protocol requires
+an assignment protocol that all members of a group support. The coordinator refuses a member without
+a common protocol (INCONSISTENT_GROUP_PROTOCOL). Each run names a random protocol, so the
+coordinator accepts the first run, and refuses all other runs at once. A refused run causes no
+rebalance, so it does not disturb the run that holds the lock. If the run that holds the lock dies,
+its heartbeats stop, and its membership ends with its session. Brokers store the membership in
+`__consumer_offsets`, so the membership outlives a restart of the brokers.
 
-The holder's description is the member's client id. Kafka's tools show the client id in every state
-of the group (`kafka-consumer-groups --describe --members --group redline-lock`).
+The member's client id describes the run that holds the lock. Kafka's tools show the client id in
+every state of the group (`kafka-consumer-groups --describe --members --group redline-lock`).
 
 Requests go through kafka-python's connection manager. The lock has its own connection, because a
 broker serves no other request on a connection while it delays a join.
@@ -56,9 +57,8 @@ def lock_group(prefix: str) -> str:
 
 
 SESSION_S = 30.0
-"""A holder loses the lock after this time without a heartbeat [s].
-
-The time is long, because overloaded brokers answer heartbeats seconds late."""
+"""Time without a heartbeat after which a run loses the lock [s]. The time is long, because
+overloaded brokers answer heartbeats seconds late."""
 
 HEARTBEAT_S = 3.0
 TAKING_S = 30.0
@@ -162,7 +162,8 @@ class ClusterLock:
 
     Args:
         client: an admin client for this lock only; the lock closes it.
-        warn: called on the thread, with a sentence, if the lock cannot be confirmed.
+        warn: called with a sentence if the lock cannot be confirmed; the thread that sends the
+            heartbeats calls it.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
@@ -202,7 +203,9 @@ class ClusterLock:
         """Begin to take the lock; brokers may need seconds, and `require` waits for the result.
 
         Raises:
-            ConfigError, TryLaterError: the brokers refuse at once (see `require`).
+            ConfigError: the brokers refuse the group membership at once, for example because the
+                user lacks a permission.
+            TryLaterError: the brokers answer at once that another run holds the lock.
         """
         self._thread.start()
         self._queried.wait(_QUERY_S)
@@ -213,7 +216,8 @@ class ClusterLock:
 
         Raises:
             TryLaterError: another run holds the lock, or the brokers do not answer in time.
-            ConfigError: the user lacks the permission to join the group.
+            ConfigError: the brokers refuse the group membership, for example because the user lacks
+                a permission.
         """
         self._settled.wait(timeout_s)
         self._require_unrefused()

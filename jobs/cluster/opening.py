@@ -22,8 +22,8 @@ from metrics.judging.disk_proof import DELETE_DELAY_S
 from metrics.trial.others import ClientTraffic
 
 QUOTA_WINDOW = {"quota.window.num": 11.0, "quota.window.size.seconds": 1.0}
-"""Broker property → Kafka's default. The product of both properties is the time over which brokers
-average a load for quotas [s]."""
+"""Broker property → Kafka's default. The product of `quota.window.num` and
+`quota.window.size.seconds` is the time over which brokers average a load for quotas [s]."""
 
 DELETE_DELAY = "log.segment.delete.delay.ms"
 
@@ -59,15 +59,17 @@ class OpenCluster:
             the brokers were running before the run, because the check of topics before the next
             trial detects an offline broker.
         security: security settings of the clients' connections.
-        started_jmx: JMX of brokers that this run started; None for running brokers.
-        environment: facts about these brokers for the run's record, such as `link.delay`.
-        broker_control: control over the brokers' processes; None for running brokers.
+        started_jmx: JMX of brokers that this run started; None if another user started the brokers.
+        environment: facts about the brokers for the run's record, such as `link.delay`.
+        broker_control: control over the processes of brokers that this run started; None if another
+            user started the brokers.
         network_namespace: file of the network namespace from which executors open connections to
             the brokers; empty for the executors' default namespace.
         link: key → value of the link between executors and brokers; empty if the link is unknown.
         name_prefix: `cluster.name_prefix`.
         client_ids: the client ids of all connections.
-        last_load: the process's loads on this cluster; shared by all of its runs.
+        last_load: facts about the loads of all runs of this process on the cluster, such as the end
+            of the last load.
     """
 
     admin: KafkaAdmin
@@ -189,8 +191,8 @@ def _running(cluster: Cluster, reporter: Reporter, stack: ExitStack) -> OpenClus
 def window_needed_s(opened: OpenCluster, workload: Workload) -> float | None:
     """The shortest window that is long enough to detect each lagging follower [s].
 
-    The window follows from the largest `replica.lag.time.max.ms` of the brokers. The result is None
-    if the topics have no followers, or if no broker reports the property.
+    The window is `LAG_CHECKS` times the brokers' largest `replica.lag.time.max.ms`. The result is
+    None if the topics have no followers, or if no broker reports `replica.lag.time.max.ms`.
     """
     if all(part.topic.replication_factor < 2 for part in workload.parts):
         return None
@@ -265,7 +267,7 @@ def queue_limits(opened: OpenCluster, goal: Goal) -> dict[int, float]:
     """Broker id → the broker's `queued.max.requests`; empty if the goal does not use the property.
 
     Raises:
-        ConfigError: a broker does not report the property.
+        ConfigError: a broker does not report `queued.max.requests`.
     """
     if goal.indicators.request_queue_share_max is None:
         return {}

@@ -2,7 +2,8 @@
 
 The module reads the permissions before the run creates anything. Brokers check the ACLs of a
 request before they look up the topic. A request for a topic that does not exist therefore changes
-nothing, and its error shows the permission: *not permitted*, or *unknown topic*.
+nothing, and its error shows the permission. The error *unknown topic* means that the user has the
+permission; the error *not permitted* means that the user lacks it.
 
 If no metric shows throttling, the module also reads the quotas that may throttle a run's producers.
 """
@@ -259,8 +260,10 @@ def quotas_of(admin: KafkaAdmin) -> list[Quota]:
 
 
 def is_throttling_unseen(workload: Workload, nodes: Iterable[NodeInfo]) -> bool:
-    """Whether neither the brokers' answers nor the brokers' metrics show that a quota throttles a
-    producer.
+    """Whether a quota could throttle a producer unnoticed.
+
+    The brokers' answers show throttling, except for producers with acks=0. The brokers' metrics
+    show throttling if all brokers have metrics for throttle times.
     """
     is_silent = any(part.producer.acks == "0" for part in workload.parts)
     return is_silent and any(
@@ -275,8 +278,8 @@ def require_throttling_seen(
     throttling.
 
     Raises:
-        ConfigError: no measured value would show throttling, and a quota may apply to the producers
-            or the quotas are unknown.
+        ConfigError: no measured value would show throttling, and a quota may apply to the
+            producers. Unknown quotas count as quotas that may apply.
     """
     if not is_throttling_unseen(workload, nodes):
         return

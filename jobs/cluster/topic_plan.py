@@ -24,7 +24,9 @@ NAME_LENGTH_MAX = 249
 """Largest length of a topic's name in Kafka [characters]."""
 
 MARK = "delete.retention.ms"
-"""The topic property by which a run marks its topics. It affects compacted topics only."""
+"""The topic property by which a run marks its topics. The property has no effect on topics that are
+not compacted.
+"""
 _MARK_LEAST_MS = 86_400_000  # Kafka's default
 _MARK_BITS = 34
 
@@ -43,14 +45,14 @@ def assignment(
     Each broker leads exactly `partitions_per_broker` partitions, and follows exactly
     (replication_factor - 1) times as many partitions. The followers of one broker's partitions are
     spread over all other brokers; the numbers of followers differ by at most one. Consecutive
-    partitions have consecutive brokers as leaders. In each further round over the brokers, the
-    followers are farther from the leader in the order of the brokers.
+    partitions have consecutive brokers as leaders. After each broker leads one more partition, the
+    distance between a leader and its followers in the order of the brokers increases.
 
     If each broker states its rack, the replicas of a partition are on different racks. With fewer
     racks than replicas, the numbers of replicas per rack differ by at most one if the racks have
-    enough brokers. If the racks have equal sizes, leaders and followers are as even as without
-    racks. If the racks have unequal sizes, leaders are even, and brokers of a small rack have more
-    followers.
+    enough brokers. If the racks have equal sizes, each broker has as many leaders and followers as
+    without racks. If the racks have unequal sizes, each broker has equally many leaders, and
+    brokers of a small rack have more followers.
 
     Args:
         racks: broker → rack of the broker.
@@ -85,9 +87,9 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
     """An assignment over racks of equal size.
 
     The brokers form a ring in which the racks alternate. The rack of a follower therefore depends
-    only on the stride, which is the distance between leader and follower on the ring. In one turn
-    each broker leads one partition, and all leaders use the same strides, so that each broker is a
-    follower once for each stride.
+    only on the stride, which is the distance between leader and follower on the ring. In each turn
+    of the loop, each broker leads one more partition, and all leaders use the same strides, so that
+    each broker is a follower once for each stride.
     """
     ring = [broker for row in zip(*by_rack, strict=True) for broker in row]
     count, racks = len(ring), len(by_rack)
@@ -109,12 +111,12 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
 
 
 def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
-    """The number of a leader's followers in each rack during one turn; the first rack is the
+    """The number of followers in each rack for one partition of each broker; the first rack is the
     leader's.
 
     Args:
         extra_turn: the first rack that gets an additional replica. The second result is the value
-            of `extra_turn` for the next turn.
+            of `extra_turn` for the next partition of each broker.
     """
     whole, rest = divmod(replicas, racks)
     wanted = [max(0, whole - 1), *[whole] * (racks - 1)]
@@ -161,8 +163,8 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value of the property is a time that is computed from the run's id. The time is less than
-    two years, because Kafka services may refuse a longer time.
+    The value of the property is a time that is computed from the run's id. The value is less than
+    two years, because Kafka services may refuse a larger value of `delete.retention.ms`.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)
@@ -286,7 +288,7 @@ def require_writable(
     # Brokers advance the high watermark only with this number of replicas, for all values of acks.
     if replicas - losable < insync and (needs_all or losable):
         stops = f", of which the run stops {losable} (--offline)" if losable else ""
-        acks = " and the workload acks all" if needs_all else ""
+        acks = " and the workload has acks=all" if needs_all else ""
         whose = "a topic of cluster.topics" if is_given else "the workload's topic"
         raise ConfigError(
             f"{whose} has {replicas} replicas{stops}{acks}, and the brokers require "
@@ -354,7 +356,7 @@ class TopicState:
         return (*texts, *self.silent)
 
     def __or__(self, other: TopicState) -> TopicState:
-        """All differences of both states."""
+        """A state with every difference from the plan that at least one of the two states has."""
         return TopicState(
             *(
                 tuple(sorted({*getattr(self, name), *getattr(other, name)}))
@@ -414,7 +416,7 @@ _BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # see n
 
 @dataclass(frozen=True)
 class Leftover:
-    """A topic or consumer group whose name has the form of a run's topics or groups.
+    """A topic or consumer group that a run may have left, because its name looks like a run's.
 
     Attributes:
         kind: `topic` or `group`.
@@ -446,7 +448,7 @@ class Leftover:
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
-    """The topics and groups whose names have the form of a run's names, sorted by kind and age.
+    """The topics and groups whose names look like names that a run gives, sorted by kind and age.
 
     A run created a topic if the run's id is in the topic's name and in the topic's mark (see
     `mark_of`). A run created a group if the run's id is in the group's name, and the group
@@ -454,7 +456,7 @@ def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> lis
 
     Args:
         prefix: `cluster.name_prefix`.
-        given: `cluster.topics`; no run created these topics.
+        given: names of the topics in `cluster.topics`, which no run created.
 
     Raises:
         AdminError: topics or groups cannot be listed.

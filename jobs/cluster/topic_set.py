@@ -1,7 +1,7 @@
 """The topics that a trial writes to, and the result of the check of these topics.
 
 Elastic services and clusters with a balancer ignore or refuse the run's assignment of replicas. For
-such clusters this module decides whether to add partitions. It sends no requests.
+such clusters this module decides whether to add partitions. The module sends no requests.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ REFUSED_ASSIGNMENTS = frozenset(
         "UnsupportedVersionError",
     }
 )
-"""Errors of a request to create a topic. After such an error, a request that does not assign the
-replicas may succeed.
+"""Errors with which brokers may refuse the assignment of replicas in a request to create a topic. A
+request without the assignment may succeed.
 """
 
 TOLERANCE = 0.1
@@ -85,9 +85,10 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
     """The number of partitions that each topic should have next; `per_topic` if no more are needed.
 
-    The number doubles until the leaders are even, up to `GROWTH_MAX` times the planned number. With
-    more partitions, a random placement becomes more even. A round-robin placement is even without
-    additional partitions.
+    The number doubles until all brokers lead about equally many partitions (see `TOLERANCE`), up to
+    `GROWTH_MAX` times the planned number. If the cluster places replicas at random, more partitions
+    make the numbers of leaders more equal. If the cluster places replicas round-robin, no more
+    partitions are needed.
 
     Args:
         per_topic: partitions that each topic has.
@@ -223,7 +224,9 @@ class TopicSet:
 
     @property
     def caveat(self) -> str:
-        """A clause about uneven leaders for reports; empty if the run placed the replicas."""
+        """A clause for reports, if some brokers lead more partitions than others; empty if the run
+        placed the replicas.
+        """
         return self.leader_counts.caveat if self.is_own_placement else ""
 
     def placement_note(self, planned_per_broker: int) -> str:
@@ -231,7 +234,7 @@ class TopicSet:
         if not self.is_own_placement or self.given:
             return ""
         planned = planned_per_broker * len(self.brokers)
-        more = f" instead of {planned} for even leaders" if self.per_topic > planned else ""
+        more = f" instead of {planned} to balance leaders" if self.per_topic > planned else ""
         counts = self.leader_counts.counts.values()
         least, most = min(counts), max(counts)
         led = f"{most}" if least == most else f"{least} to {most}"
@@ -241,10 +244,11 @@ class TopicSet:
         )
 
     def fit(self, pattern: TrafficPattern) -> TrafficPattern:
-        """The pattern with the real shape of the topics.
+        """The pattern with the real numbers of partitions and replicas of the topics.
 
         If the cluster placed the replicas, topics may have more partitions than the workload plans.
-        Topics of `cluster.topics` have their own shape and properties.
+        Topics of `cluster.topics` have their own numbers of partitions and replicas, and their own
+        properties.
         """
         if self.parts:
             pairs = zip(self.parts, pattern.parts, strict=True)
@@ -263,8 +267,8 @@ class TopicReport:
 
     Attributes:
         topics: the topics that were checked, for messages.
-        before: differences from the plan at the start of the check.
-        after: differences from the plan at the end of the check.
+        before: how the topics differed from the plan when the check began.
+        after: how the topics differed from the plan when the check ended.
         waited_s: time until the topics were healthy, or until the deadline [s].
         trouble: error of the last election of leaders; empty without an error.
     """

@@ -130,7 +130,9 @@ class Topics:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Clauses about uneven leaders of the created topics; empty if all leaders are even."""
+        """Clauses about created topics of which some brokers lead more partitions than others;
+        empty if all brokers lead about equally many.
+        """
         return tuple(filter(None, self._caveats))
 
     @property
@@ -212,7 +214,9 @@ class Topics:
     def _given_to(
         self, pattern: TrafficPattern
     ) -> list[tuple[tuple[GivenTopic, ...], TrafficPattern]]:
-        """The given topics of each load of the pattern."""
+        """Each part of a mix (or the whole pattern) with the topics of `cluster.topics` to which
+        the part writes.
+        """
         shares = assigned(self._given, [each.topic for each in pattern.loads])
         return list(zip(shares, pattern.loads, strict=True))
 
@@ -238,10 +242,10 @@ class Topics:
         return not topics.is_own_placement and self._state(topics).is_placed_otherwise
 
     def refresh(self, topics: TopicSet) -> TopicSet:
-        """The topics with their current leaders if the cluster placed the replicas.
+        """Read the current leaders of topics whose replicas the cluster placed.
 
-        The cluster may move these replicas at any time. Topics that the run placed are returned
-        unchanged.
+        A cluster may move replicas that it placed at any time. Topics whose replicas the run placed
+        are returned unchanged.
         """
         if topics.parts:
             parts = [self.refresh(each) for each in topics.parts]
@@ -285,7 +289,9 @@ class Topics:
     def _use_placement(
         self, pattern: TrafficPattern, names: tuple[str, ...], brokers: int, deadline_s: float
     ) -> TopicSet:
-        """Use the cluster's placement, and add partitions until leaders are even."""
+        """Use the cluster's placement of replicas, and add partitions until all brokers lead about
+        equally many (see `grown_partitions`).
+        """
         planned = per_topic = brokers * pattern.topic.partitions_per_broker
         while True:
             topics = self._await_placement(names, pattern.message_bytes, per_topic, deadline_s)
@@ -350,9 +356,10 @@ class Topics:
         """Restore the planned leaders, and check that all replicas are in sync.
 
         The check elects the preferred leaders of topics that the run created, and waits at most
-        `deadline_s` [s] until replicas catch up, for example after an overload. The check does not
-        wait if another user moved replicas to other brokers. If the topics are not healthy, the
-        check raises no error; the report is not `ok`, and the next trial is INVALID.
+        `deadline_s` [s] until replicas catch up, for example after an overload. If another user
+        moved replicas to other brokers, the check does not wait for replicas to catch up. If the
+        topics are not healthy, the check raises no error; the report is not `ok`, and the next
+        trial is INVALID.
         """
         began = self._clock()
         trouble, elected_at = "", float("-inf")
@@ -467,8 +474,9 @@ class Topics:
     ) -> tuple[Assignment | TopicSize, dict[str, str | None]]:
         """A placement that the cluster accepts, and the properties of the topic.
 
-        The placement is the run's assignment. If the cluster refuses assignments, or advertises
-        fewer brokers than replicas, the placement is only the size of the topic.
+        The first result is the run's assignment of replicas to brokers. If the cluster refuses
+        assignments, or advertises fewer brokers than replicas, the first result is a `TopicSize`,
+        with which the cluster assigns the replicas itself.
 
         Raises:
             ConfigError: the cluster would refuse the topic.

@@ -44,13 +44,13 @@ _HANDLERS = re.compile(
 def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, Any], Written]:
     """The keys that a properties file adds to a cluster, and the references for the run's record.
 
-    The record has a reference instead of a value from a configuration provider or from
-    sasl.jaas.config.
+    If a value comes from a configuration provider or from sasl.jaas.config, the run records a
+    reference instead of the value.
 
     Args:
         path: the properties file.
-        own: keys of the cluster's own file. The keys of this file take precedence, and properties
-            that a key replaces are not checked.
+        own: keys of the cluster's own file. If the cluster's file has a key, the key replaces the
+            properties with the same meaning, and the replaced properties are not checked.
 
     Raises:
         ConfigError: the file cannot be read, or has a property that is not supported.
@@ -274,8 +274,9 @@ class _Properties:
         yield self._needed("password_from", "sasl.password", "password", jaas)
 
     def _needed(self, key: str, name: str, option: str, jaas: Mapping[str, str]) -> tuple[str, str]:
-        """A key of `security`, and the reference to the property or the option of sasl.jaas.config
-        with the key's value.
+        """A key of `security`, and a reference to the place of the key's value.
+
+        The place is the property `name`, or the option `option` in sasl.jaas.config.
         """
         found = name if name in self._given else option
         if found == option and option not in jaas and key not in self._own:

@@ -77,7 +77,7 @@ _BROKER = """
 WITHOUT_EFFECT: Mapping[str, frozenset[str]] = {
     "the workload and the goal describe the load": frozenset(_LOAD.split()),
     "it configures Java's TLS; Python's ssl negotiates TLS 1.2 or later": frozenset(_JAVA.split()),
-    "the suite renews tokens at 80 % of their lifetime, and the host renews Kerberos "
+    "redline renews tokens at 80 % of their lifetime, and Kerberos on each host renews its "
     "tickets": frozenset(_RENEWAL.split()),
     "only brokers use it, or clients that check a token before the brokers check it": frozenset(
         _BROKER.split()
@@ -98,9 +98,9 @@ _ASSERTIONS = """
     sasl.oauthbearer.assertion.jwt.template.file sasl.oauthbearer.grant.type
 """
 _ASSERTION = (
-    "client credentials (sasl.oauthbearer.client.credentials.client.id and .client.secret), "
-    "because assertions are not supported; or security.token_from in the cluster's file, with a "
-    "token that another process renews"
+    "no assertion, because assertions are not supported; set client credentials "
+    "(sasl.oauthbearer.client.credentials.client.id and .client.secret), or set "
+    "security.token_from in the cluster's file to a token that another process renews"
 )
 
 REFUSED: Mapping[str, str] = {

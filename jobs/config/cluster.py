@@ -1,7 +1,7 @@
 """The cluster under load: a testbed to start, or running brokers with their metrics sources.
 
-Only this package and `jobs.testbed` depend on testbeds. All other code reads facts of a `Cluster`,
-such as `is_exclusive` and `starts_brokers`.
+Only `jobs.config` and `jobs.testbed` depend on testbeds. The code of other packages reads facts of
+a `Cluster`, such as `is_exclusive` and `starts_brokers`.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class Cluster(ConfigModel):
             own client id. A quota of this client id applies to all producers together.
         client_id_suffix: whether the name of each connection is appended to `client_id`, as in
             `orders-redline-RUN_ID-…`.
-        jmx: JMX of a running cluster's brokers; not for a testbed, which has JMX always.
+        jmx: JMX of a running cluster's brokers. A testbed sets up JMX itself, so its file has no
+            `jmx`.
         metrics: the source of a running cluster's metrics if it is not JMX, and the source of its
             hosts' metrics.
         security: security of the connections to a running cluster.
@@ -145,17 +146,18 @@ class Cluster(ConfigModel):
             they started less than 10 minutes ago, or have served few requests since their start.
             The load ends earlier once the brokers no longer become faster.
         planted_handler_ms: broker id → time for which a request handler waits whenever it processes
-            a produce request [ms]. `redline testbed up` writes this key into the cluster's file. A
-            run then shows the planted limit next to the measured limit.
+            a produce request [ms]. `redline testbed up` writes `planted_handler_ms` into the
+            cluster's file. A run then shows the planted limit next to the measured limit.
         load_hours: the hours of each day in which the cluster may be loaded; if not given, any
-            time. If the value names no time zone, the driver's time zone applies.
+            time. If `load_hours` names no time zone, the driver's time zone applies.
         network_namespace: Linux network namespace in which tasks open their connections to the
             brokers, such as /run/netns/far. Tasks then run on the machine of the namespace, as
-            root. `redline testbed up --link` writes this key.
+            root. `redline testbed up --link` writes `network_namespace`.
         link: key → value of the testbed's link between brokers and tasks; only for the run's
-            record. `redline testbed up --link` writes this key.
-        disk: key → value of each broker's planted disk. A run shows the limit according to
-            `write_rate` next to the measured limit. `redline testbed up` writes this key.
+            record. `redline testbed up --link` writes `link`.
+        disk: key → value of each broker's disk with a configured write rate. A run shows the limit
+            according to `write_rate` next to the measured limit. `redline testbed up` writes
+            `disk`.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
@@ -204,8 +206,8 @@ class Cluster(ConfigModel):
         return self._given or self.name
 
     def keep(self, written: Written | None = None, given: str = "") -> None:
-        """Store the file's texts with names of environment variables (`written`), or the value of
-        `--cluster` (`given`).
+        """Store the values of the properties `written` and `given`. Without an argument, the value
+        that was stored before stays.
         """
         self._written = self._written if written is None else written
         self._given = given or self._given
@@ -314,9 +316,9 @@ class Cluster(ConfigModel):
                 what = f"{' and '.join(given)} are both given" if given else "jmx is missing"
                 raise ValueError(
                     f"{what}; expected one source of the brokers' metrics, which judge the trials; "
-                    "set one of these keys: jmx, such as {port: 9999} for brokers with "
-                    "JMX_PORT=9999; metrics.prometheus for exporters; metrics.client_only: true; "
-                    "metrics.extension for an installed package"
+                    "set one of these keys: jmx (such as {port: 9999} for brokers with "
+                    "JMX_PORT=9999), metrics.prometheus (for exporters), metrics.client_only "
+                    "(true), or metrics.extension (for an installed package)"
                 )
             return
         own = (
@@ -368,7 +370,8 @@ def stated_environment(
             produce request [ms].
         link: key → value of the link; empty without a link.
         broker_ids: ids of all brokers of the cluster.
-        disk: key → value of each broker's planted disk; empty without planted disks.
+        disk: key → value of each broker's disk with a configured write rate; empty if the brokers
+            have no such disks.
     """
     return {
         **environment_of_handlers(handler_ms, broker_ids),

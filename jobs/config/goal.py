@@ -33,8 +33,8 @@ class GuardLimits(ConfigModel):
     """Limits that stop a run with exit code 5; the run deletes all of its topics.
 
     Attributes:
-        stop_topic: name of a topic that stops the run while the topic exists. Operators who can
-            create topics can thus end the load without access to the driver. In the name
+        stop_topic: name of a topic that stops the run while the topic exists. An operator who
+            creates the topic ends the load without access to the driver. In the name
             `redline-stop`, the cluster's `name_prefix` replaces `redline-`.
         other_topics: whether the run stops if a topic that it did not create becomes
             under-replicated.
@@ -45,15 +45,17 @@ class GuardLimits(ConfigModel):
         pause_max_s: longest total time for which the run waits for brokers that left a shared
             cluster, for example in a planned restart [s].
         canary_p99_ms_max: longest time (p99) that canaries may wait for an acknowledgement, on a
-            cluster that may have other users [ms]. Canaries measure the latency for other clients.
+            cluster that may have other users [ms]. The latency of canaries shows the latency of
+            other clients.
         canary_rise_max: minimum ratio of the canaries' p99 to the p99 before the run; below this
             ratio `canary_p99_ms_max` does not apply [ratio].
         others_fall_max: largest share of throughput that other clients may lose while the run loads
             the brokers [ratio]; off if other clients write at most 50 messages/s.
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
-        others_lag_s_max: largest growth of the lag of another user's consumer group under the
-            loads, stated as the time in which the group's topics gain as many records [s].
+        others_lag_s_max: largest growth of the lag of another user's consumer group under the loads
+            [s]. The unit is a time: a growth of 60 s is the number of records that the group's
+            topics receive in 60 s.
         controller_queue_ms_max: longest mean time that events may wait in the controller's queue
             [ms].
         np_max: largest number of producers in a trial.
@@ -127,7 +129,7 @@ class GuardLimits(ConfigModel):
     ) -> tuple[int, str]:
         """The highest load that all keys allow, and the key that forbids higher loads.
 
-        The load is between 1 and `most`. If all keys allow `most`, the key is empty.
+        The load is between 1 and `most`. If all keys allow `most`, the second result is empty.
         """
         found = self.load_violation(pattern_at(most))
         if found is None:
@@ -142,8 +144,8 @@ class GuardLimits(ConfigModel):
 class BudgetOptions(Budget):
     """The largest cost of all trials of a run; see `search.budget.Budget`.
 
-    A trial starts if no limit is reached yet. The last trial may therefore exceed the limits of
-    time and payload.
+    A trial starts if the run has not reached any limit of the budget yet. The last trial may
+    therefore exceed the budget's limits of time and payload.
 
     Attributes:
         trials: largest number of trials of all message sizes together.
@@ -158,7 +160,7 @@ class BudgetOptions(Budget):
 
 @dataclass(frozen=True)
 class AxisName(Choice):
-    """A check for the name of an axis, or `scale.PART` for a part of a mix."""
+    """A check that a value names an axis. The name for one part of a mix is `scale.PART`."""
 
     def expected(self) -> str:
         """The expected values as a noun phrase, for messages and docs."""
@@ -194,21 +196,22 @@ class Search(ConfigModel):
         method: `guided`, which uses the trials' readings and earlier message sizes; or `bisection`,
             for comparison.
         refine_max: largest number of message sizes that the run adds where the boundary line bends.
-        confirm_s: time for which the run holds a limit before the limit is an answer [s].
-            `find-limit --confirm 30m` sets this key.
-        steady_s: longest hold to prove the largest limit on disk [s]; 0 for no hold
-            (docs/steady.md). The default is 3.5 times the brokers' `vm.dirty_expire_centisecs` (105
-            s), if the budget allows it and the load can fill a tenth of the memory for dirty pages
-            in this time.
-        to_failure: whether the hold of `steady_s` continues on a testbed until the brokers are
-            overloaded. `find-limit --to-failure` sets this key.
+        confirm_s: time for which the brokers must sustain a constant load at a found limit before
+            the run reports the limit [s]. `find-limit --confirm 30m` sets `confirm_s`.
+        steady_s: longest time of a constant load at the largest limit, which shows whether the
+            disks can write the load [s]; 0 for no such load (docs/steady.md). The default is 3.5
+            times the brokers' `vm.dirty_expire_centisecs` (105 s), if the budget allows it and the
+            load can fill a tenth of the memory for dirty pages in `steady_s`.
+        to_failure: whether the constant load of `steady_s` continues on a testbed until the brokers
+            are overloaded. `find-limit --to-failure` sets `to_failure`.
         brokers_offline: number of brokers in a planned outage after all limits are found. The run
             then measures the limits of the remaining brokers, and the load that they sustain while
-            the stopped brokers catch up. `find-limit --offline 1` sets this key.
+            the stopped brokers catch up. `find-limit --offline 1` sets `brokers_offline`.
         budget: the largest cost of all trials.
         interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A size with a
             wider interval is measured further; if the interval stays wider, the limit is doubtful.
-            1 turns this check off. The default is four times `resolution`.
+            With the value 1, the run accepts every interval. The default is four times
+            `resolution`.
         overload_max_s: time after which a trial ends if its overload is certain [s]. If the warm-up
             and the window together last longer than this time, the window begins during the
             warm-up. `overload_max_s` does not apply to trials of full length.
@@ -282,7 +285,7 @@ RECORD_BYTES_MAX = 16_384
 class OwnerBounds(GuardLimits):
     """The bounds that a cluster's owner states: keys of a goal's section `guards`, and hours.
 
-    Keys that the record does not have set no bound.
+    If the owner's record lacks a key, the key has no bound.
 
     Attributes:
         load_hours: the hours of each day in which the cluster may be loaded.
@@ -303,7 +306,7 @@ class OwnerBounds(GuardLimits):
 
     @property
     def given(self) -> dict[str, Any]:
-        """Key → value for the keys in the record."""
+        """Key → value for the keys in the owner's record."""
         return {name: getattr(self, name) for name in sorted(self.model_fields_set)}
 
 

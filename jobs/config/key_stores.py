@@ -35,7 +35,7 @@ def read_properties(path: str) -> dict[str, str]:
     data = bytes_of(path).removeprefix(b"\xef\xbb\xbf")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise ValueError(
-            "it is UTF-16; expected one byte for each character, as in Java; save it as UTF-8"
+            "it is UTF-16; expected ISO 8859-1 or UTF-8, as Java can read it; save it as UTF-8"
         )
     return dict(javaproperties.loads(data))
 
@@ -244,7 +244,7 @@ def read_store(
         raise ConfigError(
             f"cluster security.{key} is {path}, which cannot be used ({why}); expected a store of "
             f"type JKS or PKCS12 that security.{key}_password_from opens, or a PEM file; check "
-            "the password, or convert it by keytool -importkeystore -deststoretype PKCS12"
+            "the password, or convert the file (keytool -importkeystore -deststoretype PKCS12)"
         ) from None
 
 

@@ -51,7 +51,7 @@ class Quantity(Checked):
     is_optional: bool = False
 
     def expected(self) -> str:
-        """The noun phrase for messages and docs."""
+        """The accepted values as a noun phrase, for messages and docs."""
         return f"{self.what}, or none" if self.is_optional else self.what
 
     def accepts(self, value: Any) -> bool:
@@ -102,7 +102,9 @@ class Planted:
 
     @property
     def facts(self) -> dict[str, str]:
-        """Key → value for the first key, and for each key whose value differs from the default."""
+        """Key → value for each key whose value differs from the default. The first key is always
+        included.
+        """
         first, *_ = known = fields(self)
         values = {each: getattr(self, each.name) for each in known}
         return {
@@ -233,9 +235,9 @@ class PlantedDisk(Planted):
 
     Attributes:
         write_rate: rate at which each broker's disk writes.
-        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]. If
-            more bytes wait, the broker pauses until the disk has written some of them. 0 selects
-            the kernel's default.
+        dirty_bytes: largest number of bytes in memory that wait to be written to a disk [B]. When
+            `dirty_bytes` bytes wait, the broker pauses until the disk has written some of them. 0
+            selects the kernel's default.
         size_bytes: size of each disk [B]; the disk's file grows with the broker's data.
     """
 
@@ -268,8 +270,8 @@ class PlantedDisk(Planted):
         if self.dirty_bytes is not None and 0 < self.dirty_bytes < least:
             raise ValueError(
                 f"dirty_bytes is {self.dirty_bytes} and write_rate is {self.write_rate}; expected "
-                f"0 or at least {least}, the bytes that the disk writes in {PAUSE_S:g} s, because "
-                "the kernel pauses a writer for this time; raise dirty_bytes, or remove it"
+                f"at least {least}, or 0; the disk writes {least} bytes while the kernel pauses "
+                f"a writer ({PAUSE_S:g} s); raise dirty_bytes, or remove it"
             )
 
     def words(self) -> str:

@@ -69,7 +69,7 @@ class Configuration:
         return next(goal for goal in self.goals if goal.name == name)
 
     def with_workload(self, **parts: object) -> Configuration:
-        """A copy of the configuration, with other sections of the workload."""
+        """A copy of the configuration in which `parts` replace keys or sections of the workload."""
         return replace(self, workload=self.workload.model_copy(update=parts))
 
     def with_search(self, **keys: object) -> Configuration:
@@ -106,8 +106,8 @@ class Configuration:
         return self.axis.apply(self.workload.pattern(message_bytes, brokers), load)
 
     def heaviest(self, message_bytes: int) -> TrafficPattern:
-        """The traffic with the largest batches of a boundary point, to check a topic before the
-        run.
+        """The traffic of a boundary point at the load with the largest batches. A run checks before
+        its first load that a topic accepts these batches.
         """
         return self.pattern(
             message_bytes, self.goal.search.load_cap if self.axis.grows_batches else 1
@@ -186,8 +186,8 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 
 def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """The results of these calls. If some calls fail, one error with the messages of all failed
-    calls is raised.
+    """The results of all `parts`, which the function calls in their order. If some calls fail, the
+    function raises one error with the messages of all failed calls.
     """
     made, mistakes = [], []
     for part in parts:
@@ -215,9 +215,10 @@ def load_recorded(
 ) -> Configuration:
     """The configuration that a run recorded, with some parts replaced.
 
-    Another user may have written the tables. Addresses, secrets, environment variables and files
-    therefore come from the reader's own cluster file. Only a testbed's options come from the
-    record.
+    A recorded cluster does not decide which hosts, secrets, environment variables or files this
+    process uses, because another user may have written the record. These values come from the file
+    with the cluster's name in conf/clusters on this machine. From the record come the workload, the
+    goals, and the options of a testbed.
 
     Args:
         cluster, workload, goal: replacements, as for `load`; None for the recorded part.
@@ -242,7 +243,9 @@ def load_recorded(
 
 
 def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Cluster:
-    """The file of conf/clusters with the recorded name, and with a testbed's recorded options."""
+    """The cluster of this machine's conf/clusters that has the recorded name. If the cluster is a
+    testbed, its recorded options replace the options of the file.
+    """
     name = str(recorded.get("name"))
     if name not in available("cluster"):
         raise ConfigError(
@@ -259,8 +262,8 @@ def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Clust
 
 
 _CODE_OF_TESTBED = ("testbed.profile", "testbed.properties")
-"""Keys that name files or classes. Their values come from the reader's own file, not from the
-record.
+"""Keys that name files or classes. The values of these keys come from the cluster's file on this
+machine, not from a run's record.
 """
 
 
@@ -342,7 +345,7 @@ def _require_login(config: Configuration) -> None:
 def require_token(config: Configuration, load_s: float, load: str) -> None:
     """Refuse a token in an environment variable if the token expires before a load ends.
 
-    All other tokens are renewed during a load.
+    Tokens from a file or from a token server are renewed during a load.
 
     Args:
         load_s: duration of the load [s].
@@ -364,8 +367,8 @@ def require_token(config: Configuration, load_s: float, load: str) -> None:
 
 
 def _require_axis_of_mix(config: Configuration) -> None:
-    """Refuse an axis other than the scale for a mix, and the scale of a part that does not
-    exist.
+    """Check the goal's axis for the workload. A mix requires the axis `scale` or `scale.PART`, and
+    `scale.PART` requires a mix with this part.
     """
     workload, axis = config.workload, config.axis
     parts = tuple(workload.mix or ())
@@ -456,9 +459,9 @@ def _require_survivors(config: Configuration) -> None:
         )
     if config.axis is PARTITIONS:
         raise ConfigError(
-            f"{given} and the goal searches along {config.axis.name}; expected an axis that does "
-            "not change the topic, so that the number of missing replicas is known; choose another "
-            "axis"
+            f"{given} and the goal searches along {config.axis.name}; expected an axis that keeps "
+            "the topic unchanged, because the run must know how many replicas are on the stopped "
+            "brokers; choose another axis"
         )
 
 
@@ -498,8 +501,8 @@ def _require_growing_size(workload: Workload, load_cap: int) -> None:
     problem = workload.trouble_with_size(load_cap)
     if problem is not None:
         raise ConfigError(
-            f"goal.search.load_cap allows messages of {load_cap} B, and workload {problem}, "
-            "or lower the cap"
+            f"goal.search.load_cap allows messages of {load_cap} B, and in the workload "
+            f"{problem}, or lower goal.search.load_cap"
         )
 
 

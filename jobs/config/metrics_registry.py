@@ -519,7 +519,8 @@ HOSTS_DEADLINE_S = 5.0
 class NodeExporter(ServedSection, HostSection):
     """node_exporter on each broker's host, or the Prometheus server that scrapes node_exporter.
 
-    Brokers that share a host may share an endpoint, and a value of the server's label.
+    Brokers on the same host may have the same endpoint. With a Prometheus server, brokers on the
+    same host may have the same value of `broker_label`.
 
     Attributes:
         log_disks: names of the disks with the brokers' log directories, as in `lsblk`; if not

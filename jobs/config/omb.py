@@ -1,8 +1,9 @@
 """The translation of workload files of the OpenMessaging Benchmark.
 
-The keys in a file are the fields of the benchmark's class Workload. Their meaning follows from the
-classes WorkloadGenerator and LocalWorker (openmessaging/benchmark at 8559989, benchmark-framework);
-a table is in docs/omb.md. The values of acks, linger.ms, batch.size and replicas come from the
+The keys in a file are the fields of the benchmark's class Workload. The meaning of each key follows
+from the classes WorkloadGenerator and LocalWorker (openmessaging/benchmark at 8559989,
+benchmark-framework); docs/omb.md explains the keys in a table. The values of acks, linger.ms,
+batch.size and replicas come from the
 benchmark's driver file driver-kafka/kafka-throughput.yaml.
 """
 
@@ -27,8 +28,8 @@ NUMBER_MAX = 1e12
 GB = 1024**3
 """Size of a gigabyte in the key `consumerBacklogSizeGB` [B]."""
 BROKERS = 3
-"""Assumed number of brokers, by which `partitionsPerTopic` is divided. It is the number of replicas
-in the benchmark's driver file.
+"""Assumed number of brokers, by which `partitionsPerTopic` is divided. A cluster for the benchmark
+needs at least as many brokers, because the benchmark's driver file sets 3 replicas.
 """
 MEASURE_MIN = 5.0
 """Length of the window if the file's test has no end [min]."""
@@ -126,9 +127,10 @@ def _require_workload(data: Mapping[str, Any], label: str) -> None:
 def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[str, Any]:
     """The section `consumers`: one group for each subscription, with the consumers of all topics.
 
-    The benchmark has one group for each topic and each subscription. Here one group reads all
-    topics. This group has the members of all the benchmark's groups of the subscription, so that
-    the number of consumers and the bytes read are equal.
+    The benchmark has one group for each pair of a topic and a subscription. In the translation, one
+    group for each subscription reads all topics. A group of the translation has as many members as
+    all the benchmark's groups of the subscription together. The number of consumers and the bytes
+    that they read are therefore the same as in the benchmark.
     """
     subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
     each = min(read.whole("consumerPerSubscription", 0, 0), partitions)
@@ -138,7 +140,7 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
             raise read.problem(
                 "consumerBacklogSizeGB is above 0, and there are no consumers "
                 f"(subscriptionsPerTopic {subscriptions}, consumerPerSubscription {each})",
-                "consumers of the backlog; set both above 0, or remove consumerBacklogSizeGB",
+                "two numbers above 0; raise what is 0, or remove consumerBacklogSizeGB",
             )
         return {"groups": 0}
     made: dict[str, Any] = {"groups": subscriptions, "members": topics * each}
@@ -232,7 +234,7 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
     if not (data.get("useRandomizedPayloads") or data.get("payloadFile")):
         left_out.append(
             "payloadFile is missing, so the payload is random; the OpenMessaging Benchmark would "
-            "refuse the file"
+            "refuse this workload file"
         )
     wanted = read.whole("consumerPerSubscription", 0, 0)
     if wanted > partitions:
@@ -248,9 +250,10 @@ def _notes(read: _Reader, producers: int, rate: float) -> list[str]:
 
 
 def finder(folder: Path) -> Callable[[str], Path | None]:
-    """A function that finds payload files in the workload's folder and in the folder above.
+    """A function that finds payload files in the workload's folder and in its parent folder.
 
-    The benchmark runs in the folder above, so that relative paths may start there.
+    The benchmark runs in the parent folder of its workload files, so relative paths in a workload
+    file may start at the parent folder.
     """
 
     def find(given: str) -> Path | None:

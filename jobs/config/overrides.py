@@ -68,10 +68,12 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
 
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
-    """Write the values of `overrides` into `source`; all overrides must be for this file.
+    """Write the values of `overrides` into the parsed file `source`. The caller passes only
+    overrides for this file.
 
-    Below a map with keys of the user's choice, the rest of the path is one key, because names of
-    Kafka's properties contain dots. The last option for a key takes effect.
+    In a map whose keys the user chooses, such as `topic.config`, the rest of an option's path is
+    one key, because names of Kafka's properties contain dots. If several options set a key, the
+    last option takes effect.
 
     Raises:
         ConfigError: the path goes through a value that is not a map.
@@ -110,7 +112,7 @@ _OTHER_NAMES = {
     "max_in_flight_requests_per_connection": "max_in_flight",
     "compression_type": "compression",
 }
-"""Kafka's name with underscores → key, if the key has another name."""
+"""Name of a Kafka property with underscores → key for the property, where the two names differ."""
 
 
 def own_name(key: str) -> str:
@@ -125,7 +127,7 @@ def with_own_names(source: ParsedFile) -> None:
     """Replace Kafka's property names in a workload's file by the names of keys.
 
     Raises:
-        ConfigError: the file has a key under both names.
+        ConfigError: the file sets a key twice, by the key's name and by Kafka's property name.
     """
     parts = source.data.get("mix")
     named = parts.items() if isinstance(parts, dict) else ()

@@ -74,7 +74,7 @@ def _with_part(value: Any, part: str, text: str) -> Any:
 
 
 def _texts(value: Any, path: Path) -> Any:
-    """(Path, text) of each text below a value."""
+    """Yield each text inside a nested value, with the text's path: (path, text)."""
     if isinstance(value, dict):
         for key, each in value.items():
             yield from _texts(each, (*path, key))
@@ -147,8 +147,8 @@ def _without_effects(problems: list[ErrorDetails], model: Model) -> list[ErrorDe
     """The problems that are not consequences of other problems, so that each mistake is reported
     once.
 
-    A list may be too short only because pydantic dropped wrong items of the list. A key may be
-    missing only because it is misspelled.
+    For example, pydantic drops wrong items of a list, and then reports that the list is too short.
+    Pydantic also reports a misspelled key twice, as an unknown key and as a missing key.
     """
     if any(details["loc"][:1] == (MIX,) for details in problems):  # the parts have these sections
         whole = {(key,) for key in OF_PARTS}

@@ -153,7 +153,7 @@ def _token_authority(security: Security) -> str | None:
 def _existing(key: str, given: str) -> str:
     path = Path(given).expanduser()
     if not path.is_file():
-        trust = " or remove the key for the system's authorities" if "ca" in key else ""
+        trust = " or remove the key to trust the system's authorities" if "ca" in key else ""
         raise ConfigError(
             f"cluster security.{key} is {path}, which is not a file; expected a PEM file or a "
             f"store of type JKS or PKCS12; correct the path{trust and f',{trust}'}"

@@ -238,8 +238,8 @@ class MskTokens(RenewedToken):
     """Tokens of Amazon MSK's IAM, signed on the driver with AWS credentials.
 
     The credentials come from AWS's default credential chain, which may connect to AWS, for example
-    for a role of the host. Signing requires no connection. The chain is queried once; afterwards
-    its credentials renew themselves.
+    for a role of the host. Signing requires no connection. The AWS credential chain is queried
+    once; afterwards its credentials renew themselves.
 
     Args:
         region: region of the cluster.

@@ -47,7 +47,8 @@ class MixPart(ConfigModel):
 def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
     """The data of a workload's file; for a mix, the sections of the first part are added.
 
-    These sections are placeholders: once all parts are checked, `Workload` replaces them.
+    The added sections are placeholders. After the check of all parts, `Workload` replaces the added
+    sections.
 
     Raises:
         ConfigError: the file has a key next to `mix` that belongs in the parts.
@@ -194,8 +195,8 @@ class Workload(ConfigModel):
     def _mix_is_consistent(self) -> None:
         """Check each part as a separate workload, and set the sections of the whole workload.
 
-        The whole workload gets the mean message size, and the sections of the part with the highest
-        payload rate.
+        The message size of the whole workload is the mean message size of all parts. The sections
+        of the whole workload are the sections of the part with the highest payload rate.
         """
         if self.trial.volume_bytes is not None:
             raise ValueError(

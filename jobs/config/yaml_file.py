@@ -114,7 +114,8 @@ def _compose(text: str) -> Node | None:
     must not change the nodes.
 
     Raises:
-        RecursionError: the text is nested too deeply; the check comes before the slow parser.
+        RecursionError: the text is nested too deeply. This error is raised before the text is
+            parsed, because the parser is slow.
     """
     depth = 0
     for character in text:

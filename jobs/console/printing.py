@@ -160,7 +160,7 @@ def plan_rows(plan: Plan) -> list[tuple[str, str]]:
             "brokers together"
         )
     width = plan.resolution
-    goal = plan.goal if width is None else f"{plan.goal}: brackets within {format_ratio(width)}"
+    goal = plan.goal if width is None else f"{plan.goal}: brackets up to {format_ratio(width)} wide"
     rows = [
         ("cluster", f"{plan.cluster}{brokers}"),
         ("workload", f"{plan.workload}: messages of {sizes}"),
@@ -315,7 +315,7 @@ def _one_line(text: Text, width: int) -> Text:
 def plain_event(event: Event) -> str | None:
     """An event as `name key=value …`; None for an event that a log does not show.
 
-    A notice has one line for each sentence. Every other event is one line.
+    A notice has one line for each sentence. An event of any other type has one line.
     """
     if isinstance(event, PlanShown):
         return _pairs("plan", plan_rows(event.plan))

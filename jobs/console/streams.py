@@ -1,7 +1,7 @@
 """Standard streams that can fail during a run, for example a closed pipe, a full disk or a closed
 terminal.
 
-The run continues after such a failure, because files and tables contain all results.
+A run continues after its standard stream fails, because files and tables contain all results.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The barrier stage that makes the load of one trial: the work of each Spark task.
 
-The first tasks are producers; the others are members of consumer groups. Each task opens its
-connections, and encodes its pool or joins its groups. When all tasks are ready, they start the load
-at the same time. The stage returns one row per task (`metrics.trial.client.TaskReport`).
+The first tasks are producers; the other tasks are members of consumer groups. Each task opens its
+connections. A task with producers encodes the record batches that it will send, and a task with
+consumers joins its groups. When all tasks are ready, they start the load at the same time. The
+stage returns one row per task (`metrics.trial.client.TaskReport`).
 
 During the load, one task of each host samples the host on a thread. The task takes one sample per
 second, which costs about a millisecond.
@@ -115,7 +116,7 @@ class Barrier(Protocol):
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:
-    """The stage that runs the plan, with one row per task. Collecting its result runs it."""
+    """A DataFrame with one row per task. Spark runs the plan when the DataFrame is collected."""
     count = plan.tasks
     tasks = spark.range(0, count, 1, count)
     return tasks.mapInArrow(functools.partial(_map_partition, plan), TASK_DDL, barrier=True)
@@ -260,8 +261,8 @@ class _Task:
         return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
 
     def _absence_report(self, start_wall_s: float, problem: str) -> TaskReport:
-        """The report of a task that offered no load. Its start and end are the times of the last
-        window.
+        """The report of a task that offered no load. The start and the end in the report are the
+        times of the last window.
         """
         plan, phases = self._plan, self._plan.pattern.phases
         begin_s = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
@@ -272,8 +273,8 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver. In the task's reports, partitions, producers and groups have the
-    numbers of the whole load, not of one part.
+    """Connect to the driver. In the task's reports, the numbers that identify partitions, producers
+    and groups count through all parts of the load.
     """
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)

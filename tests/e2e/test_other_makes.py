@@ -26,7 +26,7 @@ NEAR = 0.05
 """Distance from the planted limit within which an answer is right [ratio]."""
 PLACED = re.compile(
     r"the cluster chose the brokers of the replicas; (?P<partitions>\d+) partitions"
-    r"(?: instead of (?P<planned>\d+) for even leaders)?; "
+    r"(?: instead of (?P<planned>\d+) to balance leaders)?; "
     r"each broker leads (?:(?P<least>\d+) to )?(?P<most>\d+)"
 )
 BROKERS = 3

@@ -210,7 +210,7 @@ ALL = ["workload.producer.acks=all"]
 @pytest.mark.parametrize(
     ("properties", "replicas", "overrides", "words"),
     [
-        ({}, 1, ALL, "1 replicas and the workload acks all, and the brokers require min.insync"),
+        ({}, 1, ALL, "1 replicas and the workload has acks=all, and the brokers require min."),
         ({}, 2, ALL, ""),
         ({"max.message.bytes": "5000"}, 2, [], "name another topic"),
         ({"cleanup.policy": "compact,delete"}, 2, [], "without keys"),

@@ -123,10 +123,10 @@ def message_stream(
 ) -> Iterator[Message]:
     """An endless stream of messages. The same pattern and seed give the same messages.
 
-    Sizes are drawn by stratified sampling. The distribution is divided into 128 equally probable
-    parts. Every 128 consecutive sizes have one size from each part, in random order. Messages from
-    a file are also drawn by stratified sampling. The mean size in every long part of the stream is
-    therefore the configured mean.
+    Sizes are drawn by stratified sampling. The distribution of sizes is divided into 128 equally
+    probable ranges. Every 128 consecutive messages have one size from each of the 128 ranges, in
+    random order. Messages from a file are also drawn by stratified sampling. In a long series of
+    messages, the mean size is therefore the configured mean.
 
     Args:
         keys: keys to choose from; by default each message has a random key.

@@ -1,14 +1,15 @@
 """A pool of record batches, which are encoded once and sent many times.
 
-A pool is a ring of sections (`jobs.engine.batches.sections`). Each section has the records of one
-full batch. Each producer starts at a different section and takes one section per batch.
+A pool is a ring of sections (`jobs.engine.batches.sections`). A section is the encoded records of
+one full batch. Each producer starts at a different section and takes one section per batch.
 
-Compressed data cannot be cut, so a compressed section has several compressed bodies, each with
-another number of records. The natural count is the number of records that batches usually have
-while the brokers keep up. The full count is the number of records in a full batch. A section has
-bodies for both counts, and for as many other counts as fit into the pool. For each batch, the
-producer takes the body with the most records, but not with more records than are due. The remaining
-due records become the first records of the next batch, so no record is lost.
+Compressed data cannot be cut, so a section with compression has several compressed bodies. A body
+is the first n records of the section, compressed together. The natural count is the number of
+records that batches usually have while the brokers keep up. The full count is the number of records
+in a full batch. A section has a body for the natural count, a body for the full count, and bodies
+for as many other counts as fit into the pool. For each batch, the producer takes the body with the
+most records, but not with more records than are due. The remaining due records become the first
+records of the next batch, so no record is lost.
 
 The module also defines Kafka's codecs, with the levels of Kafka's own producer.
 """
@@ -126,9 +127,10 @@ _MEAN_TOLERANCE = 0.01
 
 
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
-    """Record counts for which a section has compressed bodies, in ascending order up to `full`.
+    """Numbers of records for which the records of a full batch are compressed in advance.
 
-    If `natural` is below `full`, the result includes `natural`, `natural - 1` and `natural + 1`.
+    The numbers are in ascending order, up to `full`. If `natural` is below `full`, the result
+    includes `natural`, `natural - 1` and `natural + 1`.
     The result also includes a series of counts that starts at 1 and has about `per_octave` counts
     between a number and its double.
     """
@@ -151,7 +153,8 @@ class BatchPool:
         sections: the sections in the order of the ring.
         compression_ratio: size of the records before compression divided by the size after
             compression [ratio].
-        mean_payload_bytes: mean payload of a record in batches with the natural record count [B].
+        mean_payload_bytes: mean payload of a record in the batches that producers usually send
+            while the brokers keep up [B].
 
     Raises:
         CodecError: the codec is unknown, or its library is not installed on this host.
@@ -185,7 +188,7 @@ class BatchPool:
         return len(self.sections)
 
     def section_of(self, producer: int) -> Section:
-        """The section of this producer's first batch."""
+        """The encoded records from which the producer with this index makes its first batch."""
         return self.sections[producer * _STEP % len(self.sections)]
 
     # --- messages -----------------------------------------------------------
@@ -211,8 +214,9 @@ class BatchPool:
         return message_stream(payload, size, rng, self._keys, self._file_messages, share)
 
     def _fitted_share(self) -> float | None:
-        """The share of repeated characters in a value with which the codec reaches the configured
-        compression ratio. The function sets `_share` to several values to find this share.
+        """The share of repeated characters in a message's value. With this share the codec reaches
+        the configured compression ratio. The function finds the share by bisection, and sets
+        `_share` in each step.
         """
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio
@@ -233,11 +237,10 @@ class BatchPool:
         return high
 
     def _estimate_shrinking(self) -> None:
-        """Estimate as Kafka does the compressed size of a batch divided by its uncompressed size
-        [ratio].
+        """Estimate the compressed size of a batch divided by its uncompressed size [ratio].
 
-        Kafka's producer multiplies the ratio of earlier batches by 1.05. This function repeats the
-        estimate until it converges.
+        The estimate follows Kafka's producer, which multiplies the ratio of earlier batches by
+        1.05. The function repeats the estimate until the estimate converges.
         """
         self._shrinking = 1.0
         for _ in range(_ROUNDS if self._codec.number else 0):

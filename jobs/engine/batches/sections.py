@@ -1,18 +1,18 @@
 """Encoded records of one batch, and the batch header for each send.
 
-A section has the records of one full batch, encoded once. A shorter batch takes the first records
-of a section. Without compression, the first records are a prefix of the encoded data, because the
-records are encoded one after another with ascending offset deltas. With compression the shorter
-batch has a separate body, because compressed data cannot be cut. Only the 61-byte header differs
-between sends: timestamps, record count, the stamp of an idempotent producer, and the CRC-32C over
-all bytes after the CRC field. The layout is Kafka's record batch format v2
-(https://kafka.apache.org/documentation/#recordbatch).
+A section is the records of one full batch, encoded once and sent many times. A batch that is not
+full takes the first records of a section. Without compression, the first records are a prefix of
+the encoded data, because the records are encoded one after another with ascending offset deltas.
+With compression, a batch that is not full has a separate body, because compressed data cannot be
+cut. Only the 61-byte header differs between sends: timestamps, record count, the producer id, epoch
+and sequence of an idempotent producer, and the CRC-32C over all bytes after the CRC field. The
+layout is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 
 The CRC-32C of a batch is computed without reading the records again. A CRC is linear, so the CRC of
-a head and a body is the exclusive-or of two numbers. The first number is the CRC of the body. The
-second number is the CRC of the head, shifted by one zero byte for each byte of the body. The shift
-is a linear map of 32 bits, so four tables of 256 entries compute it. The function crc32_combine of
-zlib uses the same method without tables.
+a header and a body is CRC(body) XOR shifted CRC(header). The shifted CRC(header) is CRC(header)
+after one zero byte for each byte of the body. Shifting a CRC is a linear map of 32 bits, so four
+tables of 256 entries compute the shifted CRC. The function crc32_combine of zlib combines two CRCs
+in the same way, but computes the shifted CRC without tables.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Tail:
 
 @functools.lru_cache(maxsize=64)
 def _moves_past(size: int) -> tuple[Sequence[int], ...]:
-    """Four tables, one for each byte of a CRC. A table maps the byte's value to the byte's
-    contribution to the shifted CRC.
+    """Four tables that compute a CRC after `size` zero bytes, one table for each byte of the CRC. A
+    table maps the value of its byte to the contribution of the byte to the result.
     """
     zeros = bytes(size)
     of_none = crc32c(zeros)

@@ -85,7 +85,8 @@ class _Throttled:
 
         Args:
             taker: the object whose method handles responses.
-            method: name of this method; the last argument of the method is the response.
+            method: name of the method of `taker` that handles responses; its last argument is the
+                response.
         """
         take = getattr(taker, method)
 

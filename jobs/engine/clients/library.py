@@ -13,8 +13,8 @@ Record = tuple[bytes | None, bytes | None, list[tuple[str, bytes]]]
 """(key, value, headers)."""
 
 Settled = Callable[[str | None], None]
-"""A callback that is called once per accepted record, from any thread. Its argument is None for an
-acknowledged record, otherwise the error's name."""
+"""A callback that is called once per accepted record, from any thread. The callback's argument is
+the name of the error; None for an acknowledged record."""
 
 NEVER_SENT = "never sent"
 """Argument of `Settled` for a record that was dropped from the queue and never sent."""

@@ -86,9 +86,9 @@ class LibraryMember(PositionBook, GroupMember):
     def _apply_assignment(self, offsets: Mapping[int, int], records: list[Read]) -> list[Read]:
         """Apply a new assignment; return the records that belong to the new assignment.
 
-        One poll may return records from before and after the assignment. A record from before the
-        assignment has the offset of the member's present position. The function counts the records
-        from before the assignment at once.
+        One poll may return records of the old and of the new assignment. A record belongs to the
+        old assignment if its offset is the next one that the member expects for its partition. The
+        function counts records of the old assignment as read.
         """
         after: list[Read] = []
         for record in records:
@@ -153,7 +153,7 @@ class LibraryConsumers:
         driver: DriverChannel | None,
         acknowledged: Targets,
     ) -> TaskReport:
-        """Read the load; see `TaskClient.run`."""
+        """Read the topics' records until the load ends; see `TaskClient.run`."""
         window = Window.of(self._plan.pattern.phases, start_s, driver)
         for member in self._members:
             member.ledger.window = window

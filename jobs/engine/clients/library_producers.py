@@ -1,9 +1,9 @@
 """Producers of a client library, which follow the schedule of the engine's own producers.
 
-The library receives the records one by one. Their intended times, sticky partitions and payloads
-are the same as those of the engine's own producers. If the library has no room for a record in an
-open loop, the record stays due, and its latency counts from the intended time. In a closed loop,
-latency counts from the time at which the library accepts the record. A library makes its own
+The library receives the records one by one. The intended times, sticky partitions and payloads of
+the records are the same as in the engine's own producers. If the library has no room for a record
+in an open loop, the record stays due, and its latency counts from the intended time. In a closed
+loop, latency counts from the time at which the library accepts the record. A library makes its own
 batches. The engine chooses the partition of each record, because libraries change the sticky
 partition at different times.
 """
@@ -31,8 +31,8 @@ from metrics.traffic.clients import ProducerPattern
 from metrics.trial.client import TaskReport
 
 RECORDS_MAX = 50_000
-"""Maximum number of distinct records that are prepared for one producer of a client library. The
-number is rounded up to full batches."""
+"""Number of distinct records that are prepared for one producer of a client library, rounded up to
+full batches."""
 
 _RECORDS_PER_TURN = 200
 _CHECK_INTERVAL_S = 0.25
@@ -40,7 +40,8 @@ _NAP_MIN_S = 0.0005  # shorter sleeps would waste CPU time on wake-ups
 _NAP_MAX_S = 0.002  # a library reports free room and acknowledgements only when it is polled
 
 Outcome = tuple[int, float, int, str | None]
-"""Outcome of a record: (partition, due time [s], size [B], name of the error or None)."""
+"""Outcome of a record that a library accepted: (partition, due time [s], size [B], name of the
+error or None for an acknowledged record)."""
 
 
 class LibrarySender:
@@ -239,7 +240,8 @@ class LibraryProducers:
     """A `TaskClient` with one library instance per producer.
 
     Args:
-        make: makes and connects the library producer with an index.
+        make: function that makes and connects one producer of the library, from the plan and the
+            producer's index.
     """
 
     def __init__(

@@ -139,9 +139,9 @@ def producer_options(pattern: ProducerPattern, full_records: int) -> dict[str, o
     own client.
 
     The library counts 36 bytes of framing per record, although Kafka's format needs 7 to 10. The
-    library also does not estimate the compressed size. With the same `batch.size` its batches would
-    be smaller than the engine's. Instead of the size, this configuration therefore limits the
-    number of records in a batch.
+    library also does not estimate the compressed size. With the workload's `batch.size`, the
+    batches of librdkafka would be smaller than the engine's batches. The configuration therefore
+    limits the number of records in a batch, and not the size of the batch.
 
     Args:
         full_records: number of records of the largest full batch.

@@ -23,8 +23,10 @@ class Client:
     """One client, for producers and for consumers.
 
     Attributes:
-        producers: makes the unopened client of a task with producers; tasks count from 0.
-        consumers: makes the unopened client of a task with consumers; tasks count from 0.
+        producers: makes the client of a task with producers, from the plan and the number of the
+            task (from 0). The caller opens the client.
+        consumers: makes the client of a task with consumers, from the plan and the number of the
+            task (from 0). The caller opens the client.
         packages: packages that executors need for the client: package → one of its modules.
     """
 

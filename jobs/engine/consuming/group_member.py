@@ -1,9 +1,9 @@
 """A consumer group member, which joins, rebalances, sends heartbeats and commits.
 
 The coordinator of kafka-python joins, rebalances, sends heartbeats and commits on its own threads,
-but it never fetches. The engine fetches from the assigned partitions. The module uses private parts
-of kafka-python, whose exact version is pinned. Tests against real brokers fail if these private
-parts of kafka-python change.
+but it never fetches. The engine fetches from the assigned partitions. The module uses internal
+classes of kafka-python, whose exact version is pinned. Tests against real brokers fail if the
+internal classes of kafka-python change.
 """
 
 from __future__ import annotations
@@ -123,11 +123,11 @@ class GroupMember:
 class Member(GroupMember, AsyncConsumerRebalanceListener):  # type: ignore[misc]  # it has no types
     """A group member whose partitions the engine reads.
 
-    The member is also the rebalance listener of kafka-python, which commits exactly the offsets up
-    to which the member has read. The library kafka-python also commits just before a rebalance. But
-    the heartbeat thread of kafka-python can start a rebalance at any moment, while the engine reads
-    on another thread. The listener therefore pauses the reader, and then commits again while the
-    member still owns the partitions.
+    The member registers itself as kafka-python's rebalance listener. At a rebalance, the member
+    commits exactly the offsets up to which it has read. The library kafka-python also commits just
+    before a rebalance. But the heartbeat thread of kafka-python can start a rebalance at any
+    moment, while the engine reads on another thread. The listener therefore pauses the reader, and
+    then commits again while the member still owns the partitions.
 
     Args:
         wake: called from the member's thread when `changes` has a new element.

@@ -104,7 +104,8 @@ class FetchSession:
     member now reads at a new offset. A broker that has no room for another session answers with the
     session id 0. If the session id is 0, every request contains all partitions, as in Kafka's own
     consumer. A broker fills an answer in the order of the session's partitions, up to
-    `fetch.max.bytes`. A partition with new data therefore moves to the end of the order (KIP-74).
+    `fetch.max.bytes`. After the broker has sent records of a partition, the partition moves to the
+    end of the order, so that all partitions get their turn (KIP-74).
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Parser of fetch responses while they arrive. The parser reads batch headers and skips records.
+"""A parser that handles fetch responses while they arrive: it reads batch headers, not records.
 
 A response can have tens of megabytes, so the parser never stores a whole response. All connections
 receive into one shared buffer, and the parser stores at most an incomplete header between two

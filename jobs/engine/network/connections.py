@@ -161,7 +161,8 @@ class Connector:
     Attributes:
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as `Security.client_kwargs` returns them.
-        timeout_s: longest accepted time in which a broker accepts no further connection [s].
+        timeout_s: time after which opening fails if a broker has accepted no further connection
+            [s].
         buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
         apis: the kinds of requests that the connections will carry.
     """
@@ -245,8 +246,8 @@ class Opening:
         self._net.close()
 
     def open_all(self, wanted: Sequence[Key]) -> None:
-        """Open connections, until all of them are open or refused. The same connections have the
-        same jitter.
+        """Open connections, until all of them are open or refused. The jitter of the pauses is
+        random, but a second call with equal `wanted` has equal pauses.
         """
         ensure_descriptors(len(wanted))
         self._rng.seed(repr(wanted[:1]))

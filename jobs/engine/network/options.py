@@ -13,7 +13,8 @@ NAME_PREFIX = "redline-"
 
 
 class ClientOptions(dict[str, Any]):
-    """Connection options of kafka-python with resolved secrets. `repr` shows only their names.
+    """Connection options of kafka-python with resolved secrets. The `repr` of a `ClientOptions`
+    shows only the names of the options, and no secrets.
 
     The option `client_id` is a `ClientIds`, which gives each connection its client id.
     """
@@ -54,7 +55,7 @@ def join_address(host: str, port: int) -> str:
 def client_id_of(name: str, options: Mapping[str, Any]) -> str:
     """The client id of the connection with this name, according to the connection options."""
     ids = options.get("client_id") or ClientIds()
-    assert isinstance(ids, ClientIds), "libraries get the id itself"
+    assert isinstance(ids, ClientIds), "the option client_id is not a ClientIds"
     return ids.of(name)
 
 

@@ -3,9 +3,9 @@
 Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
 close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let a
 connection wait (max.connection.creation.rate, max.connections). The pacer works like TCP's
-congestion window, and limits the number of connections that are being opened at the same time. The
-limit grows while connections open quickly. The limit halves if a connection is closed or has to
-wait. After a closed connection the pacer also pauses.
+congestion window: its limit is the number of connections that may be opening at the same time. The
+pacer raises its limit while connections open quickly. If a broker closes a connection or lets it
+wait, the pacer halves its limit. After a closed connection the pacer also pauses.
 """
 
 from __future__ import annotations
@@ -17,11 +17,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 Key = tuple[str, int]
-"""(name of the client, broker id)."""
+"""Identity of a connection: (name of the client, broker id)."""
 
 PATIENCE = 10
-"""Longest time to open all connections, as a multiple of the longest time that may pass without a
-new connection."""
+"""Time limit for opening all connections, as a multiple of the time limit for the next one."""
 
 WINDOW_START, WINDOW_MAX = 8, 64
 """First and largest limit for the number of connections that are being opened at the same time."""
@@ -62,7 +61,8 @@ class ConnectPacer:
 
     Attributes:
         rng: source of the jitter.
-        is_endless: whether the pacer never gives up, as for lost connections.
+        is_endless: whether the pacer never gives up. A task opens lost connections again with an
+            endless pacer.
         took: number of opened connections.
         setbacks: number of consecutive refusals; refusals of connections that started together
             count once.
@@ -113,7 +113,9 @@ class ConnectPacer:
         return started
 
     def next_s(self) -> float:
-        """Earliest time to start a waiting connection, if no further result arrives [s]."""
+        """Earliest time to start a waiting connection, unless `opened` or `refused` is called
+        before [s].
+        """
         is_free = self._waiting and not self.has_given_up and self._running < int(self.window)
         return self._pause_until_s if is_free else math.inf
 

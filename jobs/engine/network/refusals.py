@@ -69,7 +69,7 @@ class Refused:
 
     Attributes:
         took: number of opened connections.
-        left: number of connections that are not open.
+        left: number of connections that are still to be opened.
         open_from_here: number of open connections from this host to the broker; None if unknown.
         passed_s: time since the opening began [s].
     """

@@ -1,10 +1,10 @@
-"""Watch of some sockets of a task. Their figures are read at the start of the measured window,
-within it and at its end.
+"""Readings of the kernel's counters for a sample of a task's TCP sockets. The counters are read at
+the start of the measured window, within the window and at its end.
 
-The kernel's figures of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. The layout of
+The kernel's counters of a TCP socket come from Linux's `TCP_INFO` and `SO_MEMINFO`. The layout of
 `TCP_INFO` is `struct tcp_info` in the kernel's include/uapi/linux/tcp.h. Newer kernels only append
-fields, so an older kernel returns fewer bytes. Only Linux is queried. Other systems do not have
-these socket options, or use the same numbers for other options.
+fields, so an older kernel returns fewer bytes. The module reads the counters only on Linux. Other
+systems do not have these socket options, or use the same numbers for other options.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ class SocketTally:
         self._is_counted = False
 
     def add(self, info: TcpInfo, memory: SocketMemory | None) -> None:
-        """Add the figures that one look at the socket has read."""
+        """Add one reading of the socket's counters."""
         self._last = info
         counts = self._counts
         counts.watched += not self._is_counted

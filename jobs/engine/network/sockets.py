@@ -13,11 +13,11 @@ from jobs.engine.network.transport import Buffer, PlainTransport, Transport, dro
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Minimum number of bytes that are dropped by a system call [B]. Fewer bytes are copied instead,
-because copying them is faster."""
+"""Least number of unneeded bytes for which a separate system call drops the bytes [B]. A smaller
+number of bytes is read with the needed bytes and ignored, which is faster."""
 _PEEK_BYTES = 4_096
-"""Size of a read if the bytes after it will probably be dropped [B]. The headers of a partition and
-of a batch fit into such a read."""
+"""Size of a read after dropped records [B]. The read has room for the headers of a partition and of
+a batch. The records after the headers will probably be dropped, too."""
 _NOTHING = memoryview(b"")
 
 
@@ -82,7 +82,7 @@ class Channel:
         return transport is not None and now >= transport.retire_s and self.successor is None
 
     def close(self) -> None:
-        """Close the transport and its successor."""
+        """Close the transport, and the open transport that would replace it (`successor`)."""
         for each in (self.transport, self.successor):
             if each is not None:
                 each.close()
@@ -93,7 +93,9 @@ class Channel:
         return 0
 
     def skip(self, size: int, now: float) -> None:
-        """Handle the arrival of `size` of the `skippable` bytes, which were dropped."""
+        """Count the next `size` bytes as handled. The kernel received and dropped them; `size` is
+        at most `skippable`.
+        """
 
 
 Owned_contra = TypeVar("Owned_contra", bound=Channel, contravariant=True)
@@ -158,7 +160,7 @@ class Sockets(Generic[Owned_contra]):
     def replace(self, channel: Owned_contra) -> None:
         """Replace the channel's transport by its successor, and close the old transport."""
         transport, successor = channel.transport, channel.successor
-        assert successor is not None, "the owner has set it"
+        assert successor is not None, "the channel has no successor"
         if transport is not None:
             self._selector.unregister(transport)
             transport.close()
@@ -203,8 +205,8 @@ class Sockets(Generic[Owned_contra]):
         """Wait for events of the sockets, and handle them.
 
         Args:
-            timeout_s: longest wait for the first event [s]; the call can end up to `gather_s`
-                later.
+            timeout_s: longest wait for the first event [s]. If `gather_s` is longer, the call waits
+                `gather_s`.
             gather_s: time to gather events before they are handled together [s]; ignored if
                 `timeout_s` is 0.
         """
@@ -240,8 +242,8 @@ class Sockets(Generic[Owned_contra]):
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: lower bound of the time of arrival [s]: the time at which the sockets were
-                polled before. The bound is needed if the clock of the kernel's stamps was changed.
+            before_s: time of the previous poll of the sockets [s]. The bytes arrived later, even if
+                their stamp is older because the clock of the kernel's stamps was changed.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)

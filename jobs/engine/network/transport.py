@@ -281,8 +281,8 @@ class PlainTransport(Transport):
 
         The low-water mark (SO_RCVLOWAT) is set to at most a small part of the receive buffer.
         Unread bytes in the buffer reduce the TCP window, and a long link needs the whole window.
-        The kernel would enlarge the receive buffer if the mark were above half of the buffer's
-        size.
+        The kernel would enlarge the receive buffer if the low-water mark were above half of the
+        buffer's size.
         """
         if size > 1:
             held = self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
@@ -293,12 +293,13 @@ class PlainTransport(Transport):
 class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
-    If the socket is full, OpenSSL keeps a record that it has already encrypted. The next call must
-    then offer the same bytes again, in a piece of at least the same length. Callers therefore
-    continue with the first byte that was not sent, and `joined` makes the same pieces again.
+    If the socket is full, OpenSSL keeps a TLS record that it has already encrypted. OpenSSL then
+    requires that the next call sends the bytes of the kept record again, in a piece of at least
+    the same length. The caller therefore continues with the first byte that was not sent, and
+    `joined` makes a piece that is long enough.
 
-    OpenSSL reads the socket itself and ignores the kernel's time stamps. All bytes must be
-    decrypted to find the end of a record, so no bytes are dropped.
+    OpenSSL reads the socket itself and ignores the kernel's time stamps. OpenSSL must decrypt all
+    bytes to find the end of a TLS record, so no bytes are dropped unread.
     """
 
     __slots__ = ()
@@ -345,8 +346,9 @@ def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
     """The same bytes in fewer pieces. Small buffers are joined; large buffers stay separate.
 
     Joining a small buffer takes a tenth of the time of its encryption. A separate call of OpenSSL
-    for the buffer takes several times as long as joining it. The size of a piece is limited,
-    because bytes that a full socket does not take are joined again.
+    for the buffer takes several times as long as joining it. If the socket becomes full, the next
+    call copies the unsent bytes of a joined piece again. The size of a joined piece is therefore
+    limited.
     """
     if sum(map(len, buffers)) <= _JOIN_BYTES:
         return [b"".join(buffers)]

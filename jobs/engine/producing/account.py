@@ -31,14 +31,14 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of batch times [s]. The method `fold` adds the times to counts: the number of records
-    for each time [µs].
+    """Log of the times of batches, such as latencies [s]. The method `fold` adds the times to
+    counts: the number of records for each time [µs].
 
     The records of a batch were due at even intervals. The times of a batch's records therefore
-    range from the time of the first record (the longest) down to the time of the last record. The
-    log represents the range of a batch by four points. The representation is exact for a batch of
-    one record. For a batch of several records, the represented times are too long by at most a
-    third of the batch's range.
+    range from the time of the first record (the longest) down to the time of the last record. For
+    each batch, the log counts four evenly spaced times from the longest to the shortest time. The
+    counted times are exact for a batch of one record. For a batch of several records, the counted
+    times are too long by at most a third of the difference between the longest and the shortest.
 
     Some thousand batches are folded together by a few calls of numpy, because a slower fold would
     delay the schedule. Histograms are made from the counts on demand.
@@ -180,8 +180,9 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → minimum number of log offsets that were used, in all windows so far. Each
-        acknowledged record and each transaction marker uses one offset.
+        """Partition → number of offsets in the partition's log that the task's producers used in
+        all windows so far, or more. Each acknowledged record and each transaction marker uses one
+        offset.
         """
         return self._before + self._offsets
 
@@ -269,7 +270,9 @@ class Account:
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """Count records of which the log may have a second copy; other counts include them, too."""
+        """Count the copies of records that the log may have in addition to the one copy that is
+        counted as acknowledged or failed.
+        """
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records
 

@@ -31,7 +31,8 @@ class Accumulator:
         filling: connections that may send the next batches of their queues.
         muted: the muted queues of all producers.
         to_send_again: number of failed batches in the queues.
-        is_open: whether batches may be sent for the first time.
+        is_open: whether batches that were never sent may be sent; False after the end of the load,
+            when only failed batches are sent again.
         is_over: whether no batch may be sent any more.
     """
 

@@ -107,7 +107,7 @@ class ProducerIdState:
         return self._epochs.get(partition, self.epoch)
 
     def stamp(self, batch: Batch) -> tuple[int, int]:
-        """Epoch and sequence of a batch. The first send of the batch sets both numbers."""
+        """Epoch and sequence of a batch; the first send of the batch sets epoch and sequence."""
         if batch.stamp is None:
             partition = batch.partition
             sequence = self._next.get(partition, 0)
@@ -116,7 +116,7 @@ class ProducerIdState:
         return batch.stamp
 
     def acknowledge(self, batch: Batch) -> None:
-        """Record that the broker has the batch."""
+        """Note that the broker has acknowledged the batch."""
         if batch.stamp is not None and batch.stamp[0] == self.epoch_of(batch.partition):
             self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
 
@@ -127,7 +127,9 @@ class ProducerIdState:
         return batch.stamp == expected
 
     def is_current(self, batch: Batch) -> bool:
-        """Whether the batch has no stamp, or a stamp of the partition's current epoch."""
+        """Whether the batch can be sent in the partition's current epoch: it was stamped with this
+        epoch, or it has no epoch and sequence yet.
+        """
         return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 
     def renew(self, batch: Batch) -> None:
@@ -158,7 +160,7 @@ class ProducerIdState:
         if epoch > _EPOCH_MAX:
             raise EpochExhaustedError(
                 f"partition {partition} lost its sequence {epoch} times; expected a cluster that "
-                "accepts most batches; look at the errors of shorter trials"
+                "accepts most batches; run a shorter trial, and see its produce errors"
             )
         self._epochs[partition] = epoch
         self._next[partition] = 0

@@ -1,16 +1,16 @@
 """Delivery of the batches of one task's producers: which batches to send, and their outcomes.
 
-The delivery decides, but does no I/O. The delivery takes events with their times, and returns the
-next action. The delivery follows the rules of Kafka's own producer. A connection has at most
-`max_in_flight` unanswered requests, and other batches wait until the connection has room. A failed
-batch is sent again after a back-off, until `retries` or `delivery_timeout_ms` is exceeded. If
-leaders may have changed, a metadata request follows. `transactions.py` has the rules for
-transactions.
+The class `Delivery` decides which request is sent next, but does no I/O. `Delivery` takes events
+with their times, and returns the next action. `Delivery` follows the rules of Kafka's own producer.
+A connection has at most `max_in_flight` unanswered requests, and other batches wait until the
+connection has room. A failed batch is sent again after a back-off, until `retries` or
+`delivery_timeout_ms` is exceeded. If leaders may have changed, a metadata request follows.
+`transactions.py` has the rules for transactions.
 
 In an open loop, a slow broker makes batches wait but does not slow down the schedule. In a closed
 loop, records are available whenever `buffer_memory` has room.
 
-`accumulator.py` has everything that waits.
+`accumulator.py` has the batches that wait to be sent, and the times of the next sends.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from metrics.traffic.clients import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below sendmsg's limit of 1,024
 _PRESSURE_S = 0.1
-"""After a batch had to wait, each answer is handled as soon as it arrives, for this time [s]."""
+"""Time after a batch had to wait, in which each answer is handled as soon as it arrives [s]."""
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class Delivery:
 
     @property
     def is_open(self) -> bool:
-        """Whether batches may be sent for the first time."""
+        """Whether batches that were never sent may be sent."""
         return self._accumulator.is_open
 
     @property
@@ -206,7 +206,7 @@ class Delivery:
             timed.scheduled_s = NEVER
             if isinstance(timed, PartitionQueue):
                 return self._resume(timed, now)
-            assert isinstance(timed, Transactions), "producers are handled above"
+            assert isinstance(timed, Transactions), "the timer has an unknown type"
             self._transactions.advance(producer, timed, now)
         return None
 
@@ -222,7 +222,7 @@ class Delivery:
             throttle_ms: time for which a quota throttled the client [ms].
         """
         _sent_s, batches = connection.in_flight.popleft()
-        assert isinstance(batches, list), "the oldest request is a produce request"
+        assert isinstance(batches, list), "the oldest request in flight has no batches"
         self._unanswered -= 1
         if throttle_ms:
             self._account.counts.throttle_ms += throttle_ms
@@ -240,7 +240,7 @@ class Delivery:
         count as acknowledged.
         """
         _sent_s, batches = connection.in_flight.pop()  # an older metadata request may be in flight
-        assert isinstance(batches, list), "the newest request is a produce request"
+        assert isinstance(batches, list), "the written request has no batches"
         self._unanswered -= 1
         self._account.answered_s[connection.broker] = now
         for batch in batches:
@@ -319,7 +319,9 @@ class Delivery:
             self._transactions.lose(connection.producer, request, now)
 
     def handle_reopened(self, connection: Connection) -> None:
-        """Handle a new successor of a connection that is lost or whose session ends soon."""
+        """Handle a new open connection that will replace `connection`, because `connection` is lost
+        or its session ends soon.
+        """
         connection.is_wanted = connection.has_successor = True
         if connection.is_open and not self._is_answered:
             self._requests.append(SendControlRequest(connection, FindLeaders()))  # as in `close`
@@ -351,7 +353,7 @@ class Delivery:
         return self._account.begin_window(following)
 
     def close(self, now: float) -> None:
-        """End the last window. Send no more batches for the first time; retries continue."""
+        """End the last window. From now on, only batches that were sent before are sent again."""
         self._account.end_window(self.producers, self.leaders, now)
         self._accumulator.is_open = False
         for producer in self.producers:
@@ -365,7 +367,7 @@ class Delivery:
                 self._requests.append(SendControlRequest(connection, FindLeaders()))
 
     def end(self, now: float) -> None:
-        """End the drain. All unacknowledged records have failed."""
+        """End the wait for acknowledgements, and count all unacknowledged records as failed."""
         self._accumulator.is_over = True
         for producer in self.producers:
             for queue in producer.queues.values():

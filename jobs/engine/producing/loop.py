@@ -48,8 +48,9 @@ def growing_schedule(
     """The schedule of a producer. In a growing load, the schedule begins with the step that adds
     this producer.
 
-    In a growing load of a mix, one producer of each part offers only a share of its rate. The share
-    grows with the steps. A producer that begins with a share has no bursts.
+    In a growing load of a mix, the newest producer of each part may offer only a share of its rate.
+    The share of the rate grows with each step of the load. A producer that begins with only a share
+    of its rate sends without bursts.
 
     Args:
         start_s: start of the load, on the engine's clock [s].
@@ -109,12 +110,12 @@ _CHECK_INTERVAL_S = 0.25
 GATHER_S = 0.001
 """Time in which due batches and answers gather before they are handled together [s].
 
-With small batches at a fixed rate, a wake-up costs as much as a request. A selector rounds its
-timeout up to a millisecond anyway, so gathering delays the batches very little."""
+With small batches at a fixed rate, a wake-up costs as much as a request. The wait for more batches
+and answers adds very little delay, because a selector rounds each timeout up to a millisecond."""
 
 GATHER_UNSTAMPED_S = 0.0005
-"""Time that replaces `GATHER_S` if the kernel does not stamp arrivals [s]. Without stamps, measured
-latencies include the gathering time, so the time is shorter."""
+"""Time that replaces `GATHER_S` if the kernel does not stamp arrivals [s]. The time is shorter than
+`GATHER_S`, because measured latencies include it if arrivals have no stamps."""
 
 _SWITCH_INTERVAL_S = 0.0005
 """Python's switch interval during a load [s]; the default is 5 ms. A short interval limits the time
@@ -126,7 +127,8 @@ def _undisturbed() -> Iterator[None]:
     """Keep other work of the process from delaying the schedule.
 
     Garbage collection is off, because neither the load nor reopened connections make reference
-    cycles. Other threads run only for short periods.
+    cycles. A short switch interval (`_SWITCH_INTERVAL_S`) limits the time for which other threads
+    of the process keep the thread of the schedule waiting.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()

@@ -67,10 +67,13 @@ class NetworkClient:
             self.sockets.add(connection, transports[key])
 
     def follow(self, decider: Registration | Delivery) -> None:
-        """Carry out the actions of this decider from now on, and report events to the decider.
+        """From now on, carry out the actions of `decider`, and report events to it.
 
-        A connection with a request of the previous decider in flight is closed, because the
-        response could still arrive.
+        The function closes a connection with an unanswered request, because `decider` did not send
+        the request and could not handle its response.
+
+        Args:
+            decider: the object that decides which requests are sent.
         """
         self._decider = decider
         for connection in self._connections.values():
@@ -81,7 +84,7 @@ class NetworkClient:
         """A watch of the sockets of all connections."""
 
         def unanswered(channel: Channel) -> tuple[int, bool]:
-            assert isinstance(channel, Connection), "only connections were added"
+            assert isinstance(channel, Connection), "the channel is not a Connection"
             return len(channel.in_flight), channel.awaits_answers
 
         channels = [(each.broker, each) for each in self._connections.values()]
@@ -103,7 +106,7 @@ class NetworkClient:
     # --- sending ------------------------------------------------------------
 
     def perform(self, action: Action) -> None:
-        """Carry out an action of the decider."""
+        """Carry out an action that `Registration` or `Delivery` has decided."""
         connection = action.connection
         if isinstance(action, Produce):
             self._produce(connection, action.batches)
@@ -146,7 +149,7 @@ class NetworkClient:
 
     @property
     def _delivery(self) -> Delivery:
-        assert isinstance(self._decider, Delivery), "only the delivery sends these requests"
+        assert isinstance(self._decider, Delivery), "batches were sent before registration ended"
         return self._decider
 
     # --- receiving ----------------------------------------------------------
@@ -171,11 +174,11 @@ class NetworkClient:
                 self._decider.handle_coordinator_response(connection, code, answer, now)
 
     def handle_flushed(self, connection: Connection, now: float) -> None:
-        """Report to the decider that all bytes were taken; see `Owner`."""
+        """Report to `Registration` or `Delivery` that all bytes were taken; see `Owner`."""
         self._decider.handle_flushed(connection)
 
     def handle_lost(self, connection: Connection, error: str, now: float) -> None:
-        """Report the lost connection to the decider; see `Owner`."""
+        """Report the lost connection to `Registration` or `Delivery`; see `Owner`."""
         self._decider.handle_lost(connection, error, now)
 
     def handle_woken(self) -> None:

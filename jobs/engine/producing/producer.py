@@ -43,8 +43,8 @@ class PartitionQueue:
         is_muted: whether the queue sends only failed batches, one at a time.
         under_way: the failed batch that was sent again and is not acknowledged yet.
         not_before_s: earliest time of the next retry.
-        scheduled_s: time for which the queue is scheduled.
-        turns: number of consecutive attempts without an open connection to the leader.
+        scheduled_s: time at which `Delivery` next handles the queue; NEVER if no time is set.
+        turns: number of consecutive attempts to send that found no open connection to the leader.
     """
 
     producer: Producer
@@ -71,18 +71,18 @@ class PartitionQueue:
 class Connection(Channel):
     """One producer's connection to one broker.
 
-    The delivery uses the attributes up to `has_successor`. The network client uses the attributes
-    after `has_successor`.
+    `Delivery` uses the attributes from `broker` to `has_successor`. `NetworkClient` uses the
+    attributes from `encoder` to `answered`.
 
     Attributes:
         broker: broker id.
-        in_flight: unanswered requests, oldest first: time of the send, and the batches of a produce
-            request or a control request.
+        in_flight: unanswered requests, oldest first. An element is (time of the send, batches) for
+            a produce request, and (time of the send, request) for a control request.
         queues: partition → queue that waits for its turn; queues with failed batches come first.
         is_open: False while the connection is lost.
         is_wanted: whether the connection is being opened again.
-        has_successor: whether an open successor waits to replace the connection, which is lost or
-            whose session ends soon; if so, no more requests are sent over the connection.
+        has_successor: whether a new open connection waits to replace this one, which is lost or
+            whose session ends soon. If True, no more requests are sent over this connection.
         encoder: encoder of the connection's produce requests.
         reader: splits the received bytes into responses.
         sent, answered: correlation ids of the last request that needs a response, and of the last
@@ -122,7 +122,9 @@ class Connection(Channel):
 
     @property
     def has_waiting(self) -> bool:
-        """Whether batches or a successor wait for this connection."""
+        """Whether batches wait to be sent over this connection, or a new connection waits to
+        replace it.
+        """
         return bool(self.queues) or self.has_successor
 
     @property
@@ -133,9 +135,10 @@ class Connection(Channel):
     def drain(self, count: int, size_bytes: int) -> list[Batch]:
         """Take full batches for one request, one batch per partition.
 
-        The partitions take turns, as in Kafka's producer. The sticky partitioner often makes two
-        consecutive batches for one partition. Without turns, two batches for one partition would
-        leave requests half full.
+        The function takes the partitions in turn, as Kafka's producer does. A request has at most
+        one batch per partition, and the sticky partitioner often makes two consecutive batches for
+        one partition. If the function began with the same partitions each time, requests would
+        often be half full.
 
         Args:
             count: maximum number of batches.
@@ -178,12 +181,13 @@ class Producer:
         opened: index of the open batch's first record, which equals the number of sealed records.
         section: the section with the open batch's records; the next batch uses the next section.
         queues: partition → queue of waiting batches.
-        waits: whether the ready open batch waits: in the queue of its partition, or for the next
-            transaction while the current transaction ends.
+        waits: whether the open batch is ready but cannot be sent yet. The open batch waits in the
+            queue of its partition. While a transaction ends, the open batch waits for the next
+            transaction.
         full_records: number of records that fit into the open batch.
         full_s: time at which the first record that does not fit into the open batch is due.
         ready_s: time at which the open batch is ready, because it is full or `linger_ms` is over.
-        scheduled_s: time for which the producer is scheduled.
+        scheduled_s: time at which `Delivery` next handles the producer; NEVER if no time is set.
         buffered_bytes: size of the waiting batches, failed ones included [B].
         blocked: whether `buffer_memory` is used up, so that no record is added until brokers accept
             batches.
@@ -316,9 +320,12 @@ class Producer:
         self.scheduled_s = self.ready_s
 
     def hold(self, schedule: Schedule) -> None:
-        """Continue with another schedule, in which no record is due earlier.
+        """Continue with another schedule.
 
-        The producer stays scheduled for the same time.
+        `Delivery` still handles the producer at `scheduled_s`.
+
+        Args:
+            schedule: the new schedule, in which no record is due earlier than in the old schedule.
         """
         self._schedule = schedule
         self._open()

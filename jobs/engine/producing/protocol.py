@@ -1,10 +1,10 @@
 """Requests and responses of producers in the encoding of Kafka's protocol.
 
 A produce request refers to its payload, so the payload is not copied. The encoder of kafka-python
-makes the head of the request once per connection. Each send only patches and appends fields of
-fixed width. Produce requests have version 7, because the fields of version 7 have a fixed width,
-and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions of the request changed only
-the framing, so a broker's work is the same.
+encodes the first fields of produce requests once per connection. Each send only patches and appends
+fields of fixed width. Produce requests have version 7, because the fields of version 7 have a fixed
+width, and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions of the produce
+request changed only the framing, so a broker's work is the same.
 
 Requests for leaders and producer ids, and requests to coordinators of transactions, are rare, so
 kafka-python's codecs encode these requests and decode their responses.
@@ -63,7 +63,8 @@ class ProduceEncoder:
     """Encoder of produce requests for one topic and one client id, as scatter-gather buffers.
 
     Args:
-        first: number of the topic's partition 0.
+        first: number that stands for the topic's partition 0 in the task, which numbers the
+            partitions of all topics together (see `Partitions`).
         transactional_id: id of a producer with transactions; None without transactions.
     """
 
@@ -129,7 +130,8 @@ def decode_produce_response(frame: Buffer, first: int = 0) -> tuple[dict[int, in
     """Decode a response of version 7, without its size field.
 
     Args:
-        first: number of partition 0 of the topic. A request has only one topic.
+        first: number that stands for partition 0 of the response's only topic in the task, which
+            numbers the partitions of all topics together (see `Partitions`).
 
     Returns:
         Number of each partition → Kafka's error code, 0 for success; and the time for which a quota
@@ -198,7 +200,7 @@ class RenewEpoch:
 
 CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
 ControlRequest = FindLeaders | CoordinatorRequest
-"""Any request that carries no records."""
+"""Type of all requests that producers send, except produce requests."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +245,8 @@ def encode_request(
     """Encode a request that carries no records.
 
     Args:
-        partitions: the partitions of all topics, with their numbers.
+        partitions: the partitions of all topics. A partition has one number in the whole task, from
+            which `partitions` finds the topic and the partition's number in the topic.
         versions: API key → version of the request; the lowest version by default.
     """
     api, kind, _answer, _what = _CODECS[type(request)]
@@ -288,9 +291,10 @@ def decode_answer(
     """Error code and content of the response to a request.
 
     Returns:
-        The error code, and the content. For leaders the content is partition → broker id of the
-        leader, for partitions with a leader. For a coordinator the content is (broker id, address).
-        For a producer id the content is (producer id, epoch).
+        The error code, and the content of the response. The content of a response to `FindLeaders`
+        is partition → broker id of its leader, without partitions that have no leader. The content
+        of a response to `FindCoordinator` is (broker id, address). The content of a response to
+        `RenewEpoch` is (producer id, epoch).
 
     Raises:
         AnswerFormatError: the frame is not a response to this request.

@@ -26,13 +26,13 @@ class ProducerIdError(RedlineError):
 class Registration:
     """The registration of producers. Each producer requests a producer id until it has one.
 
-    Like the delivery, the registration decides but does no I/O. Any broker can assign ids, from
-    blocks that it gets from the controller. A broker that waits for its next block answers
-    "loading". For a producer with transactions, the coordinator assigns an id and a new epoch, and
-    aborts an open transaction. The coordinator answers only when no transaction of the producer is
-    ending, so all markers are in the logs by then. If the coordinator is on a broker that joined
-    later and has no connection, the coordinator is looked up again. Times are on the engine's clock
-    [s].
+    Like `Delivery`, `Registration` decides which request is sent next, but does no I/O. Any broker
+    can assign ids, from blocks of ids that it gets from the controller. A broker that waits for its
+    next block of ids answers "loading". For a producer with transactions, the coordinator assigns
+    an id and a new epoch, and aborts an open transaction. The coordinator answers only when no
+    transaction of the producer is ending, so all transaction markers are then in the logs. If the
+    coordinator is on a broker that joined later and has no connection, the coordinator is looked up
+    again. Times are on the engine's clock [s].
 
     Args:
         deadline_s: time at which all producers must have their ids.
@@ -120,7 +120,7 @@ class Registration:
                 self._elsewhere = answer
                 self._retry(producer, now)
         else:
-            assert producer.id_state is not None, "only idempotent producers have ids"
+            assert producer.id_state is not None, "the producer is not idempotent"
             producer.id_state.renew_all(*answer)
             if producer.transactions is not None:
                 producer.transactions.coordinator = self._coordinators[producer]
@@ -143,7 +143,7 @@ class Registration:
         """Do nothing; no batch waits for the connection. See `Delivery`."""
 
     def handle_reopened(self, connection: Connection) -> None:
-        """Handle a new successor of a lost connection; see `Delivery`."""
+        """Handle a new open connection that will replace a lost connection; see `Delivery`."""
         if not connection.is_open:
             self._replacing.append(connection)
 

@@ -1,11 +1,13 @@
 """Schedules: the times at which the records of a producer are due.
 
-A schedule has two parts: arrivals and a pace. The arrivals give the position of record k: the
-number of records that are due before this record at the mean rate. At a fixed rate the position is
-k; in a Poisson process the position is random. The pace converts a position to a time. At a
-constant rate the time is proportional to the position. During a ramp-up the time is later. In a
-bursty pattern the time lies within a burst. Each part can be computed in both directions for any
-record, so neither part keeps a state of earlier records.
+A schedule has two parts: arrivals and a pace. The arrivals convert the number k of a record to the
+position of the record, a number on the scale of k. At a fixed rate the position of record k is k;
+in a Poisson process the position of a record is random. The pace converts the position of a record
+to the time at which the record is due. At a constant rate the due time is proportional to the
+position. During a ramp-up a record is due later than at a constant rate. In a bursty pattern a
+record is due within a burst. Arrivals and paces convert in both directions: from a record to its
+due time, and from a time to the number of due records. Neither arrivals nor paces keep a state of
+earlier records.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ class FixedArrivals:
         self._phase = phase
 
     def position(self, record: int) -> float:
-        """Position of this record."""
+        """Position of record number `record`, for a pace to convert to a time."""
         return record + self._phase
 
     def until(self, position: float) -> int:
@@ -144,7 +146,7 @@ class PoissonArrivals:
         self._first = bisect_left(self._points, self._origin)
 
     def position(self, record: int) -> float:
-        """Position of this record."""
+        """Position of record number `record`, for a pace to convert to a time."""
         cycles, index = divmod(self._first + record, _CYCLE)
         return cycles * _CYCLE + self._points[index] - self._origin
 
@@ -203,9 +205,10 @@ class ClosedLoop:
         return self._start_s
 
     def due_until(self, at_s: float, slack: float = _TOLERANCE) -> int:
-        """Number of available records at this time: more than a producer can send.
+        """Number of records that are available at `at_s`.
 
-        Before the start, and for a negative slack, the number is 0: records have no due time.
+        From the start of the load, the result is more than a producer can send. Before the start,
+        the result is 0. With a negative `slack` the result is 0, because no record is late.
         """
         return _ENDLESS if at_s >= self._start_s and slack >= 0 else 0
 
@@ -250,8 +253,8 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
     """The schedule of one producer of a trial.
 
     All producers start together, and their bursts are at the same times. The records of different
-    producers are offset by different shares of a batch. Without these offsets, the batches of all
-    producers would arrive at the same time.
+    producers are shifted in time by different shares of a batch. If the records were not shifted,
+    the batches of all producers would arrive at the same time.
 
     Args:
         index: index of the producer.
@@ -275,7 +278,9 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
-    """The offset of the producer's records: a number of records from 0 to less than one batch."""
+    """The time by which the producer's records are shifted, as a number of records at the
+    producer's rate. The number is at least 0 and less than one batch.
+    """
     return pattern.records_per_batch * (index * _GOLDEN % 1.0)
 
 

@@ -27,8 +27,9 @@ class TransactionManager:
     """The transactions of all producers. A producer without transactions may always send.
 
     Args:
-        send: sends a request over one of these connections; if no connection is open, `send`
-            requests to open the connections, and returns False.
+        send: function (connections, request, time) that sends the request over one of the
+            connections. If no connection is open, the function asks for them to be opened, and
+            returns False.
         backoff_s: returns the time before a retry after this number of failures [s].
 
     Attributes:
@@ -97,8 +98,8 @@ class TransactionManager:
             TransactionError: the coordinator refused the request, and a retry cannot succeed.
         """
         transactions = producer.transactions
-        assert transactions is not None, "a producer with transactions sent the request"
-        assert transactions.request_in_flight is request, "one request at a time"
+        assert transactions is not None, "the producer has no transactions"
+        assert transactions.request_in_flight is request, "another request is in flight"
         account, partitions = self._accumulator.account, transactions.partitions
         if code:
             wait_s = self._backoff_s(transactions.failures + 1)
@@ -121,7 +122,7 @@ class TransactionManager:
             partitions.clear()
             transactions.wanted.clear()
         elif isinstance(request, RenewEpoch):
-            assert producer.id_state is not None, "a producer with transactions is idempotent"
+            assert producer.id_state is not None, "the producer is not idempotent"
             producer.id_state.renew_all(*answer)
             transactions.is_failed = False
         else:

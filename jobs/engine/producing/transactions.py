@@ -56,16 +56,18 @@ class Transactions:
         partitions: partitions that the coordinator has added to the open transaction, so that
             batches for these partitions may be sent.
         wanted: partitions for which batches wait, whether or not they are added yet.
-        began_s: time at which the first partition was wanted; None without an open transaction.
+        began_s: time at which the first batch of the open transaction began to wait; None without
+            an open transaction.
         unsettled: number of the transaction's batches without an outcome.
         acked_records: number of the transaction's acknowledged records.
         is_ending: whether the transaction accepts no more batches.
         ending_since_s: time at which the end of the transaction began.
-        is_failed: whether the transaction is aborted, so that the next epoch is needed.
+        is_failed: whether the producer aborts the transaction, because a batch failed. After the
+            abort, the producer requests the next epoch.
         request_in_flight: the unanswered request to the coordinator; None if there is none.
         failures: number of consecutive failed requests.
         not_before_s: earliest time of the next request.
-        scheduled_s: time for which the transactions are scheduled.
+        scheduled_s: time at which `Delivery` next handles the transactions.
         pending: full batches for the next transaction, in order.
     """
 
@@ -87,7 +89,9 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open: from the first wanted partition to the last response."""
+        """Whether a transaction is open. It opens when its first batch waits, and ends with the
+        coordinator's response to its last request.
+        """
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 
     @property
@@ -96,7 +100,7 @@ class Transactions:
         return None if self.began_s is None else self.began_s + self.duration_s
 
     def end(self, now: float) -> None:
-        """Begin to end the transaction, which accepts no more batches."""
+        """Accept no more batches; the transaction ends when all of its batches have outcomes."""
         if not self.is_ending:
             self.is_ending, self.ending_since_s = True, now
 

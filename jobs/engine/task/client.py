@@ -96,7 +96,9 @@ class AcknowledgedOffsets:
         return self._targets
 
     def finish(self) -> None:
-        """Take part in the exchange, so that no other task waits for this one."""
+        """Exchange the offsets with the other tasks if no earlier call has begun the exchange, and
+        wait for its end. If a task did not call `finish`, all other tasks would wait for the task.
+        """
         if self._thread is None:
             self._gather_offsets()
         else:

@@ -20,8 +20,8 @@ def compare_clocks(
 ) -> tuple[float, float] | None:
     """Compare this host's clock with the driver's.
 
-    The offset of the clocks is computed from the shortest of several round trips. The bound of its
-    error is half of the time of the shortest round trip.
+    The offset of the clocks is computed from the shortest of several round trips. The error of the
+    offset is at most half of the time of the shortest round trip.
 
     Args:
         ask_driver: requests the driver's time and waits for the answer [s since the epoch]; a

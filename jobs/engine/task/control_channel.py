@@ -4,9 +4,9 @@ The driver listens (`jobs.trials.control_server`). The task connects with TLS be
 connections to brokers. The plan contains the driver's certificate and the trial's token. The
 certificate authenticates the driver. The task sends the token in its first message, to authenticate
 itself. The driver and the task send JSON, one object per line. The driver admits each task of a
-trial once, and no task of a load that has ended. Spark aborts a barrier stage that has lost a task,
-but only if the stage is the last one of its job. The stage of a trial is the last stage of its job.
-Spark would restart any other stage that has lost a task (see Spark's DAGScheduler).
+trial once, and no task of a load that has ended. If a barrier stage loses a task, Spark aborts the
+stage if it is the last stage of its job, and restarts the stage otherwise (see Spark's
+DAGScheduler). The stage of a trial is the last stage of its job, so Spark aborts it.
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.
@@ -42,9 +42,9 @@ PROBLEM_LENGTH = 2_000
 """Maximum length of a problem's text [characters]: a message on the control channel is one short
 line."""
 LATE_MAX_S = 5.0
-"""If a busy driver receives the tasks' messages late, the load starts later by this delay, but at
-most by this time [s]. The rest of a longer delay is assumed to be a difference between the clocks
-of the driver and the task's host."""
+"""Longest time by which the load starts later if a busy driver receives the tasks' messages late
+[s]. If a message seems to be later than this time, a part of the delay is assumed to be a
+difference between the clocks of the driver and the task's host."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +82,9 @@ class StartSignal:
     """Message to a task after all tasks have reported.
 
     Attributes:
-        ready_s: time at which the last task was ready, on the clock of its host [s since the
-            epoch]; the time is later if a busy driver received this task's message late.
+        ready_s: time at which the last task was ready, on the clock of that task's host [s since
+            the epoch]. If a busy driver received the last message later, the time at which it was
+            received replaces this time (see `LATE_MAX_S`).
         problem: reason why the load does not start, which can be a problem of another task; None if
             the load starts.
         watches_host: whether this task samples its host.
@@ -141,8 +142,8 @@ _NOTHING_YET = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 _RECEIVE_BYTES = 4_096
 _CLOCK_ROUNDS = 4
 _CLOCK_TIMEOUT_S = 2.0
-"""Longest wait for the answer to a request for the driver's time [s]. The limit prevents that a
-slow driver delays the load."""
+"""Longest wait for the answer to a request for the driver's time [s]. With this limit, a slow
+driver cannot delay the load."""
 
 
 class OrphanedError(RedlineError):
@@ -395,7 +396,7 @@ class DriverChannel:
         """
         self.send(ready=ready.document())
         self._receive_until(lambda: self._start_signal is not None, math.inf)
-        assert self._start_signal is not None, "only the signal ends the wait"
+        assert self._start_signal is not None, "the wait ended without a start signal"
         return self._start_signal
 
     def _receive_until(self, has_arrived: Callable[[], bool], until_s: float) -> None:
@@ -415,17 +416,17 @@ class DriverChannel:
             self.send(over=True)
 
     def report_failure(self, problem: str) -> None:
-        """Report why this task leaves the load early, which ends the load of all tasks."""
+        """Report why this task ends its load early. The driver then ends the load of all tasks."""
         with suppress(OrphanedError):
             self.send(failed=problem[:PROBLEM_LENGTH])
 
     def finish(self) -> None:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
-        A connection that is closed with an unread heartbeat is reset. A driver that writes to a
-        reset connection loses its unread messages. If the driver loses the task's report of its end
-        in this way, the task counts as lost. An error of the connection is ignored, because it
-        means that the driver has ended.
+        The task does not close the connection first. If a task closes a connection on which it has
+        not read a heartbeat, the connection is reset, and the driver can lose messages that it has
+        not read yet. If the driver loses the report that the task ended as planned, the task counts
+        as lost. An error of the connection is ignored, because it means that the driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)

@@ -1,9 +1,9 @@
 """The plan of one trial for its tasks: plain frozen data that is sent to the executors.
 
 A partition is identified by a number alone. Partition p of topic t has the number t · (partitions
-per topic) + p, which is p if there is only one topic. A task of a mix knows only its own part. The
-partitions, producers and groups of a part are numbered from 0. The task's report is renumbered to
-the numbers of the whole load.
+per topic) + p, which is p if there is only one topic. A task of a mix knows only its own part. In
+the task, the partitions, producers and groups of the part are numbered from 0. In the task's
+report, they have other numbers, which count through all parts of the mix (see `placed`).
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Partitions:
 
 
 SETTLING = 3
-"""Number of rebalances until a group is stable. A rebalance can take as long as a connection to a
-broker."""
+"""Number of rebalances until a consumer group is stable. `open_timeout_s` allows the time limit of
+a connection for each rebalance."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,9 @@ class TrialPlan:
         leaders: ids of the brokers that lead partitions 0, 1, 2, … of all topics together; see the
             module's docstring.
         brokers: broker id → (host, port).
-        connect_timeout_s: time limit for a connection to a broker [s].
-        start_lead_s: time from the moment when the last task is ready to the first record, in which
-            all tasks must get the start signal [s].
+        connect_timeout_s: time limit for opening a connection to a broker [s].
+        start_lead_s: delay between the time at which the last task is ready and the first record
+            [s]. During this delay all tasks must get the start signal.
         name_prefix: prefix of client ids, group ids and transactional ids.
         client_options: connection options of kafka-python, such as security options.
         control: address for control channels to the driver; None without control channels.
@@ -95,14 +95,16 @@ class TrialPlan:
         interface_speeds: interface → speed, for interfaces whose speed the system does not report
             [B/s].
         climb: steps of a growing load; None if all producers begin together.
-        part: name of the part of a mix; empty for other traffic; in a mix, the attributes above are
-            for the part alone, with numbers from 0.
-        first_partition, first_producer, first_group: numbers of the part's first partition,
-            producer and group in the whole load.
-        first_task, first_consumer_task: numbers of the part's first tasks in the stage; if
-            first_consumer_task is None, consumers follow the producers.
-        stage_consumer_tasks: number of tasks with consumers in all parts; None if there is one
-            part.
+        part: name of the part of a mix; empty if the traffic is not a mix. In a mix, the attributes
+            before `part` describe this part alone, with numbers from 0.
+        first_partition: number of the part's first partition, counted through all parts.
+        first_producer: number of the part's first producer, counted through all parts.
+        first_group: number of the part's first consumer group, counted through all parts.
+        first_task: number of the part's first task with producers in the barrier stage.
+        first_consumer_task: number of the part's first task with consumers in the barrier stage;
+            None if the tasks with consumers follow the part's tasks with producers.
+        stage_consumer_tasks: total number of tasks with consumers of all parts of a mix; None if
+            the traffic is not a mix.
     """
 
     trial_id: str
@@ -164,7 +166,7 @@ class TrialPlan:
 
     @cached_property
     def partitions(self) -> Partitions:
-        """The partitions of all topics, with their numbers."""
+        """The partitions of all topics, with the numbers that identify them in the task."""
         return Partitions(self.topics, len(self.leaders) // len(self.topics))
 
     @property
@@ -224,7 +226,8 @@ class StagePlan:
     """The plan of a whole barrier stage: one `TrialPlan` for each part of the load.
 
     Attributes:
-        plans: the plans of the parts. Tasks with producers come before tasks with consumers.
+        plans: the plan of each part of a mix, or one plan. In the stage, the tasks with producers
+            of all parts come before the tasks with consumers.
     """
 
     plans: tuple[TrialPlan, ...]
@@ -248,7 +251,9 @@ Numbered = TypeVar("Numbered", Counts, ProducerAccounts)
 
 
 def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
-    """The report with the numbers of the whole load; unchanged if the load has only one part."""
+    """The report in which the numbers of partitions, producers, groups and tasks count through all
+    parts of a mix. If the traffic is not a mix, the report is unchanged.
+    """
     if not plan.part:
         return report
     produced, consumed = report.produced, report.consumed

@@ -27,8 +27,8 @@ class Window:
     Args:
         driver: control channel to the driver; None without a driver.
         left: number of later windows, which have the same length and follow without a gap.
-        since_s: start of the window's account, warm-up included; by default the start of the
-            window.
+        since_s: time from which the offered records of each producer are counted. For the first
+            window, this time is the start of the warm-up. The default is the start of the window.
 
     Attributes:
         number: number of the window in its load, from 1.

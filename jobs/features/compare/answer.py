@@ -64,8 +64,8 @@ RAISE = 1.25
 """Minimum factor by which the load increases after a trial that did not saturate a side's brokers
 [ratio]."""
 PROPORTIONS_MAX = 0.1
-"""The answer has a note if saturated brokers acknowledge a larger share of one part of a mix than
-of another part, and the difference exceeds this value [ratio].
+"""Largest accepted difference between the shares of the parts of a mix that saturated brokers
+acknowledge [ratio]. If a difference is larger, the answer has a note.
 """
 ALL_TAKEN = 0.97
 """If brokers acknowledge more than this share of the offered load, their capacity cannot be
@@ -74,9 +74,9 @@ estimated [ratio].
 
 
 Hold = Callable[[Side, float, str], Trial]
-"""Function that makes one trial of a side and appends the trial to the tables. Its load argument is
-per broker, so that clusters of different sizes can be compared. Its text argument is the reason for
-the trial, which the display shows.
+"""Function (side, load, reason) that makes one trial of a side and appends the trial to the tables.
+The argument `load` is the load per broker, so that clusters of different sizes can be compared. The
+argument `reason` is the reason for the trial, which the display shows.
 """
 
 
@@ -87,8 +87,8 @@ class Effort:
     Attributes:
         pairs: number of pairs of saturated trials. The conclusion of the comparison depends on the
             saturated pairs.
-        steady_pairs: number of pairs at a load that both sides sustain. The steady pairs explain
-            the difference between the sides.
+        steady_pairs: number of pairs of trials at a load that both sides sustain. The readings of
+            these trials help to explain a difference between the capacities of the sides.
         repeats_max: maximum number of repeats of an INVALID trial or pair.
     """
 
@@ -110,7 +110,8 @@ class ComparedSize:
 
     Attributes:
         message_bytes: message size, or the mean message size of a mix [B].
-        is_mix: whether the traffic is a mix, so that loads are scales [%].
+        is_mix: whether the traffic is a mix. The loads of a mix are scales, which multiply the
+            rates of all parts [%].
         load: load per broker in the newest saturated trials.
         steady_load: load per broker in the steady trials. The steady load is reduced until both
             sides sustain it.
@@ -375,8 +376,8 @@ class CaseAnswer:
     """The answer at one message size.
 
     Attributes:
-        case: the measured pairs of trials.
-        capacity: the comparison of the capacities. The conclusion depends on this comparison.
+        case: the measurements at the message size: the pairs of trials, and their loads.
+        capacity: the comparison of the capacities, on which the conclusion depends.
         steady: the comparisons of readings at a load that both sides sustain.
         conclusion: the conclusion about the difference between the capacities.
         evidence: the evidence of each side.
@@ -464,8 +465,8 @@ def answer_of(
 
 
 def caveats_of_sides(caveats: Mapping[Side, Sequence[str]]) -> list[str]:
-    """The caveats of both sides without repetition. A caveat that applies to one side only begins
-    with the letter of this side.
+    """The caveats of both sides without repetition. If a caveat applies to only one side, its text
+    begins with the letter of the side.
     """
     found = []
     for each in dict.fromkeys(text for own in caveats.values() for text in own):
