@@ -49,8 +49,8 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
               help="Number of pairs of saturated trials for each message size.")  # fmt: skip
 @click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),
-              help="Number of pairs of trials at a load that both sides sustain. Their readings "
-                   f"help to explain a loss; an interval needs {PAIRS_MIN} pairs.")  # fmt: skip
+              help="Number of pairs of trials that help to explain a loss, at a load that both "
+                   f"sides sustain; an interval needs {PAIRS_MIN} pairs or more.")  # fmt: skip
 @click.option("--min-effect", default=0.05, show_default=True,
               type=Amount(0, 1, max_open=True),
               help="The smallest relevant loss of capacity; 0.05 is 5 %.")  # fmt: skip

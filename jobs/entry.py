@@ -96,9 +96,9 @@ def _handle_signals() -> list[int]:
 
 
 def _end_with_starters(is_over: threading.Event) -> None:
-    """Watch the parent processes of the job. If one of them ends, send SIGTERM to the job.
+    """Watch the parent processes of the job, and send SIGTERM to the job if a parent ends.
 
-    For example, a parent process that SIGKILL ends cannot end the job itself.
+    For example, a parent process that gets SIGKILL cannot end the job itself.
     """
     import psutil  # imported here, because short commands do not need it
 

@@ -45,8 +45,7 @@ def assignment(
     Each broker leads exactly `partitions_per_broker` partitions, and follows exactly
     (replication_factor - 1) times as many partitions. The followers of one broker's partitions are
     spread over all other brokers; the numbers of followers differ by at most one. Consecutive
-    partitions have consecutive brokers as leaders. After each broker leads one more partition, the
-    distance between a leader and its followers in the order of the brokers increases.
+    partitions have consecutive brokers as leaders.
 
     If each broker states its rack, the replicas of a partition are on different racks. With fewer
     racks than replicas, the numbers of replicas per rack differ by at most one if the racks have

@@ -318,7 +318,7 @@ class Cluster(ConfigModel):
                     f"{what}; expected one source of the brokers' metrics, which judge the trials; "
                     "set one of these keys: jmx (such as {port: 9999} for brokers with "
                     "JMX_PORT=9999), metrics.prometheus (for exporters), metrics.client_only "
-                    "(true), or metrics.extension (for an installed package)"
+                    "(true if there are no metrics), metrics.extension (for a package)"
                 )
             return
         own = (

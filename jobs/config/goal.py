@@ -54,8 +54,8 @@ class GuardLimits(ConfigModel):
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
         others_lag_s_max: largest growth of the lag of another user's consumer group under the loads
-            [s]. The unit is a time: a growth of 60 s is the number of records that the group's
-            topics receive in 60 s.
+            [s]. A growth of the lag by 60 s means that the lag grows by the number of records that
+            the group's topics receive in 60 s.
         controller_queue_ms_max: longest mean time that events may wait in the controller's queue
             [ms].
         np_max: largest number of producers in a trial.
@@ -210,7 +210,7 @@ class Search(ConfigModel):
         budget: the largest cost of all trials.
         interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A size with a
             wider interval is measured further; if the interval stays wider, the limit is doubtful.
-            With the value 1, the run accepts every interval. The default is four times
+            If `interval_max` is 1, the run accepts every interval. The default is four times
             `resolution`.
         overload_max_s: time after which a trial ends if its overload is certain [s]. If the warm-up
             and the window together last longer than this time, the window begins during the

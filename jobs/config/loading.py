@@ -216,9 +216,9 @@ def load_recorded(
     """The configuration that a run recorded, with some parts replaced.
 
     A recorded cluster does not decide which hosts, secrets, environment variables or files this
-    process uses, because another user may have written the record. These values come from the file
-    with the cluster's name in conf/clusters on this machine. From the record come the workload, the
-    goals, and the options of a testbed.
+    process uses, because another user may have written the record. The cluster comes from the file
+    with the cluster's name in conf/clusters on this machine. Only the workload, the goals, and the
+    options of a testbed come from the record.
 
     Args:
         cluster, workload, goal: replacements, as for `load`; None for the recorded part.

@@ -69,7 +69,7 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
     """Write the values of `overrides` into the parsed file `source`. The caller passes only
-    overrides for this file.
+    overrides whose paths begin with the file `source`.
 
     In a map whose keys the user chooses, such as `topic.config`, the rest of an option's path is
     one key, because names of Kafka's properties contain dots. If several options set a key, the

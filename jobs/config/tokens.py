@@ -239,7 +239,7 @@ class MskTokens(RenewedToken):
 
     The credentials come from AWS's default credential chain, which may connect to AWS, for example
     for a role of the host. Signing requires no connection. The AWS credential chain is queried
-    once; afterwards its credentials renew themselves.
+    once; afterwards the credentials of the chain renew themselves.
 
     Args:
         region: region of the cluster.

@@ -114,7 +114,7 @@ def _compose(text: str) -> Node | None:
     must not change the nodes.
 
     Raises:
-        RecursionError: the text is nested too deeply. This error is raised before the text is
+        RecursionError: the text is nested too deeply. The nesting is checked before the text is
             parsed, because the parser is slow.
     """
     depth = 0

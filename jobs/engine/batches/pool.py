@@ -214,9 +214,9 @@ class BatchPool:
         return message_stream(payload, size, rng, self._keys, self._file_messages, share)
 
     def _fitted_share(self) -> float | None:
-        """The share of repeated characters in a message's value. With this share the codec reaches
-        the configured compression ratio. The function finds the share by bisection, and sets
-        `_share` in each step.
+        """The share of repeated characters in a message's value that leads to the configured
+        compression ratio. The function finds the share by bisection, and sets `_share` in each
+        step.
         """
         payload, codec = self._pattern.payload, self._codec
         wanted = payload.wanted_ratio

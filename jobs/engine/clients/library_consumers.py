@@ -87,8 +87,8 @@ class LibraryMember(PositionBook, GroupMember):
         """Apply a new assignment; return the records that belong to the new assignment.
 
         One poll may return records of the old and of the new assignment. A record belongs to the
-        old assignment if its offset is the next one that the member expects for its partition. The
-        function counts records of the old assignment as read.
+        old assignment if its offset is the next offset that the member would read in the old
+        assignment. The function counts records of the old assignment as read.
         """
         after: list[Read] = []
         for record in records:

@@ -93,8 +93,10 @@ class Channel:
         return 0
 
     def skip(self, size: int, now: float) -> None:
-        """Count the next `size` bytes as handled. The kernel received and dropped them; `size` is
-        at most `skippable`.
+        """Handle the event that `size` bytes arrived and were dropped unread.
+
+        Args:
+            size: number of dropped bytes, which is at most `skippable`.
         """
 
 
@@ -242,8 +244,8 @@ class Sockets(Generic[Owned_contra]):
         """Receive once, for a channel without `skippable` bytes.
 
         Args:
-            before_s: time of the previous poll of the sockets [s]. The bytes arrived later, even if
-                their stamp is older because the clock of the kernel's stamps was changed.
+            before_s: time of the previous poll of the sockets [s]. If the kernel's time stamp of
+                the bytes is older, because the kernel's clock was changed, `before_s` replaces it.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)

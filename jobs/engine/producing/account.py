@@ -37,8 +37,9 @@ class TimeLog:
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. For
     each batch, the log counts four evenly spaced times from the longest to the shortest time. The
-    counted times are exact for a batch of one record. For a batch of several records, the counted
-    times are too long by at most a third of the difference between the longest and the shortest.
+    counted times are exact for a batch of one record. For a batch of several records, a counted
+    time is too long by at most a third of the difference between the batch's longest and shortest
+    times.
 
     Some thousand batches are folded together by a few calls of numpy, because a slower fold would
     delay the schedule. Histograms are made from the counts on demand.

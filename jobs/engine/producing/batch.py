@@ -127,8 +127,8 @@ class ProducerIdState:
         return batch.stamp == expected
 
     def is_current(self, batch: Batch) -> bool:
-        """Whether the batch can be sent in the partition's current epoch: it was stamped with this
-        epoch, or it has no epoch and sequence yet.
+        """Whether the batch can be sent in the current epoch of its partition. The batch has the
+        current epoch, or was never sent and has no epoch yet.
         """
         return batch.stamp is None or batch.stamp[0] == self.epoch_of(batch.partition)
 

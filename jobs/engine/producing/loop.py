@@ -114,8 +114,8 @@ With small batches at a fixed rate, a wake-up costs as much as a request. The wa
 and answers adds very little delay, because a selector rounds each timeout up to a millisecond."""
 
 GATHER_UNSTAMPED_S = 0.0005
-"""Time that replaces `GATHER_S` if the kernel does not stamp arrivals [s]. The time is shorter than
-`GATHER_S`, because measured latencies include it if arrivals have no stamps."""
+"""Time that replaces `GATHER_S` if the kernel does not stamp arrivals [s]. The time is less than
+`GATHER_S`, because measured latencies include `GATHER_UNSTAMPED_S`."""
 
 _SWITCH_INTERVAL_S = 0.0005
 """Python's switch interval during a load [s]; the default is 5 ms. A short interval limits the time

@@ -81,8 +81,9 @@ class Connection(Channel):
         queues: partition → queue that waits for its turn; queues with failed batches come first.
         is_open: False while the connection is lost.
         is_wanted: whether the connection is being opened again.
-        has_successor: whether a new open connection waits to replace this one, which is lost or
-            whose session ends soon. If True, no more requests are sent over this connection.
+        has_successor: whether a new open connection waits to replace a connection that is lost or
+            whose session ends soon. If `has_successor` is True, no more requests are sent over the
+            old connection.
         encoder: encoder of the connection's produce requests.
         reader: splits the received bytes into responses.
         sent, answered: correlation ids of the last request that needs a response, and of the last

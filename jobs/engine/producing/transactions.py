@@ -89,8 +89,8 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open. It opens when its first batch waits, and ends with the
-        coordinator's response to its last request.
+        """Whether a transaction is open. A transaction opens when its first batch waits, and ends
+        with the coordinator's response to its last request.
         """
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 

@@ -83,8 +83,8 @@ class StartSignal:
 
     Attributes:
         ready_s: time at which the last task was ready, on the clock of that task's host [s since
-            the epoch]. If a busy driver received the last message later, the time at which it was
-            received replaces this time (see `LATE_MAX_S`).
+            the epoch]. If a busy driver received the last message later, `ready_s` is the time at
+            which the driver received the last message (see `LATE_MAX_S`).
         problem: reason why the load does not start, which can be a problem of another task; None if
             the load starts.
         watches_host: whether this task samples its host.

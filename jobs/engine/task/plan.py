@@ -3,7 +3,8 @@
 A partition is identified by a number alone. Partition p of topic t has the number t · (partitions
 per topic) + p, which is p if there is only one topic. A task of a mix knows only its own part. In
 the task, the partitions, producers and groups of the part are numbered from 0. In the task's
-report, they have other numbers, which count through all parts of the mix (see `placed`).
+report, the numbers of partitions, producers and groups count through all parts of the mix (see
+`placed`).
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ class TrialPlan:
             module's docstring.
         brokers: broker id → (host, port).
         connect_timeout_s: time limit for opening a connection to a broker [s].
-        start_lead_s: delay between the time at which the last task is ready and the first record
-            [s]. During this delay all tasks must get the start signal.
+        start_lead_s: delay from the time at which the last task is ready to the first record [s].
+            All tasks must get the start signal before the first record is due.
         name_prefix: prefix of client ids, group ids and transactional ids.
         client_options: connection options of kafka-python, such as security options.
         control: address for control channels to the driver; None without control channels.
