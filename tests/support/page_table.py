@@ -11,7 +11,7 @@ _IDLE = ("handler_idle_ns", "broker_handler_idle_ns")
 
 ROWS: Mapping[str, str] = {
     "none": "none (Amazon MSK)",
-    "lower case": "none, names in lower case (Bitnami's chart)",
+    "lower case": "none, with lowercaseOutputName (Bitnami's chart)",
     "kafka-kraft-3_0_0": "kafka-kraft-3_0_0",
     "kafka-2_0_0": "kafka-2_0_0",
     "strimzi": "Strimzi's kafka-metrics.yaml",
