@@ -32,7 +32,8 @@ _LOUD = {Severity.WARNING: Level.WARNING, Severity.PROBLEM: Level.ERROR}
 @click.command("doctor")
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="The definition of sustained: a name in conf/goals, or a path.")  # fmt: skip
+              help="The goal, which defines a sustained load: a name in conf/goals, or a "
+                   "path.")  # fmt: skip
 @place_options
 @click.option("--start", "starts", is_flag=True,
               help="Start the testbed for the checks, and stop it afterwards.")  # fmt: skip

@@ -19,8 +19,8 @@ from jobs.runs.options import RunOptions
 @pattern_options
 @click.option("--goal", type=ConfName("goals"), default="default", show_default=True,
               metavar="NAME|FILE",
-              help="The definition of sustained: a name in conf/goals, or a path. Several goals, "
-                   "with commas between them, use the same trials.")  # fmt: skip
+              help="The goal, which defines a sustained load: a name in conf/goals, or a path. "
+                   "Several goals, with commas between them, use the same trials.")  # fmt: skip
 @click.option("--confirm", "confirm_s", type=Duration(), metavar="TIME",
               help="Confirm each limit with a load of this duration, such as 30m; the same as "
                    "--set goal.search.confirm_s=SECONDS.")  # fmt: skip

@@ -1,4 +1,5 @@
-"""`redline headroom`: how many times today's traffic fits into a cluster, without any load.
+"""`redline headroom`: estimates without a load test how many times today's traffic fits into a
+cluster.
 
 Schedulers can run this module as a script: spark-submit --py-files WHEEL jobs/headroom.py …
 """
@@ -31,8 +32,8 @@ from jobs.options import (
                    "name in conf/goals.  "
                    "[default: the run's only goal, or the goal default]")  # fmt: skip
 @click.option("--window", "window_s", type=Duration(), metavar="TIME",
-              help="Time to watch the brokers, or to read from a Prometheus server.  "
-                   "[default: 60s, or 24h from a server]")  # fmt: skip
+              help="Length of the traffic that is watched on the brokers, or that is read from a "
+                   "Prometheus server.  [default: 60s on brokers, 24h from a server]")  # fmt: skip
 @click.option("--fail-below", type=Amount(min=0, min_open=True), metavar="TIMES",
               help="End with exit code 4 if the headroom is below this value.")  # fmt: skip
 @out_option
@@ -43,8 +44,8 @@ def headroom(**given: Any) -> int:
 
     The job offers no load. The job watches the brokers for a minute, or reads the busiest part of
     the last day from a Prometheus server, and compares this traffic with the limit of a run. Each
-    call adds rows to the table headroom. With two weeks of rows the job also states when the
-    cluster is full.
+    call adds rows to the table headroom. If the table has rows of two weeks, the job also forecasts
+    the date on which the cluster will be full.
 
     Exit codes: 4 if the headroom is less than --fail-below, 3 if there is no conclusion.
     """

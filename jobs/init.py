@@ -27,7 +27,7 @@ PORTS = {"jmx": 9999, "prometheus": 9404}
 
 _HEAD = """\
 # Written by redline init. For all keys see conf/clusters/example.yaml and docs/configuration.md.
-# Secrets are references, env:NAME or file:PATH. Their values are never written to this file.
+# Secrets are references, env:NAME or file:PATH. This file never contains the values of secrets.
 """
 
 

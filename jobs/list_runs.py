@@ -100,7 +100,7 @@ def tag_run(run_id: str, tags: tuple[str, ...], out: Path, remove: bool) -> int:
 @_RUN
 @out_option
 @click.option(
-    "--yes", is_flag=True, help="Delete the files. Without this option they are only counted."
+    "--yes", is_flag=True, help="Delete the files. Without --yes, redline only counts the files."
 )
 def delete(run_id: str, out: Path, yes: bool) -> int:
     """Delete the folder of a run with all files. The run's rows in the Delta tables stay."""

@@ -23,8 +23,8 @@ from metrics.common.errors import ConfigError
 @click.option("--cluster", metavar="NAME|FILE",
               help="The cluster; replaces the cluster of the suite.")  # fmt: skip
 @click.option("--night", metavar="NAME",
-              help="The name of the night, such as its date. A second run with the same name "
-                   "continues the night.  [default: the run's id]")  # fmt: skip
+              help="The name of the night, such as its date. A second run with this name measures "
+                   "the missing cases of the night.  [default: the run's id]")  # fmt: skip
 @click.option("--budget-s", type=Amount(min=0, min_open=True), metavar="SECONDS",
               help="Begin no case that would end after this time; replaces the budget of the "
                    "suite.")  # fmt: skip

@@ -31,7 +31,7 @@ def parameter(name: str, default: Value, label: str) -> Value:
 
     Args:
         name: the widget's name.
-        default: the default value. The parameter has the type of this value.
+        default: the default value, whose type is also the type of the parameter.
         label: the text beside the widget.
 
     Raises:

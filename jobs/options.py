@@ -26,7 +26,9 @@ TESTBED_WORKLOAD = "demo"
 """Name of the default workload on a testbed."""
 
 COUNT_MAX = 1_000_000_000
-"""Upper bound of all counts. A larger count is a typing error."""
+"""Upper bound of every option that is a count. A count above this bound is taken for a typing
+error.
+"""
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # not generic in older versions
@@ -237,7 +239,7 @@ _OWN_SET = click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=V
                              "option.")  # fmt: skip
 _WORKLOAD = click.option("--workload", type=ConfName("workloads"), metavar="NAME|FILE",
                          help="The traffic pattern: a name in conf/workloads, or a path.  "
-                              "[default: demo, on a testbed]")  # fmt: skip
+                              "[default on a testbed: demo]")  # fmt: skip
 _SET = click.option("--set", "overrides", multiple=True, metavar="FILE.KEY=VALUE",
                     help="Override a key, such as workload.producer.acks=all. You can repeat "
                          "the option.")  # fmt: skip
@@ -254,7 +256,7 @@ _DRY_RUN = click.option("--dry-run", is_flag=True,
                         help="Print the plan with the duration and the bytes, and offer no "
                              "load.")  # fmt: skip
 _YES = click.option(
-    "--yes", is_flag=True, help="Load a cluster that is not a testbed without a question."
+    "--yes", is_flag=True, help="Do not ask for consent to load a cluster that is not a testbed."
 )
 
 
@@ -363,8 +365,8 @@ _RUN_OPTIONS = tuple(each.name for each in fields(RunOptions))
 
 
 def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of a job that loads a cluster. The command receives `--set` as `overrides`,
-    and all others as `options`.
+    """Add the options of a job that loads a cluster. The command receives the values of `--set` as
+    `overrides`, and the values of all further added options as `options`.
     """
 
     @functools.wraps(command)

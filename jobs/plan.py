@@ -30,7 +30,7 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 
 @click.command("plan")
 @click.option("--run", "run_id", metavar="RUN_ID|DIR", type=RunPlace(),
-              help="A finished run in --out, or its folder, whose limits are used.")  # fmt: skip
+              help="The finished run with the limits: its id in --out, or its folder.")  # fmt: skip
 @click.option("--limit", "limit_mb_per_s", type=Amount(min=0, min_open=True), metavar="MB/S",
               help="A known limit per broker, instead of --run.")  # fmt: skip
 @click.option("--sweep", "sweep_id", metavar="SWEEP_ID|DIR", type=RunPlace(),
@@ -48,9 +48,9 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message; omit this option for a mix.")  # fmt: skip
 @click.option("--replication-factor", type=Count(1, COUNT_MAX),
-              show_default="3, or those of the mix",
+              show_default="3, or the mix's values",
               help="Replicas of a partition.")  # fmt: skip
-@click.option("--consumer-groups", type=Count(0, COUNT_MAX), show_default="1, or those of the mix",
+@click.option("--consumer-groups", type=Count(0, COUNT_MAX), show_default="1, or the mix's values",
               help="Number of consumer groups; each group reads all records.")  # fmt: skip
 @click.option("--growth", type=Amount(min=0), default=0.0, show_default=True,
               help="Growth of the payload until the next purchase of brokers; 0.5 means growth "
@@ -90,9 +90,9 @@ def plan(
 
     The limits come from a run (--run) or from --limit. If the limits come from a run, the job uses
     the lower end of each limit's 90 % range, which contains the limit on 90 % of days. The limit of
-    a mix applies to its parts in their proportions; the load is then --scale times the mix, or the
-    payload of all parts. With --sweep the answer is the smallest measured set-up that carries the
-    load.
+    a mix applies to the parts of the mix in their measured proportions. For a mix, --scale states
+    the load as a multiple of the mix, and --mb-per-s or --gb-per-day states the payload of all
+    parts together. With --sweep the answer is the smallest measured set-up that carries the load.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.features.plan.planning import DAY_S, choose_setup, plan_brokers

@@ -26,7 +26,8 @@ from metrics.traffic.payload import MESSAGE_BYTES_MAX
 @click.command("traffic")
 @pattern_options
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="The definition of sustained: a name in conf/goals, or a path.")  # fmt: skip
+              help="The goal, which defines a sustained load: a name in conf/goals, or a "
+                   "path.")  # fmt: skip
 @click.option("--message-bytes", type=Count(1, MESSAGE_BYTES_MAX),
               help="Size of a message.  [default: the first size of the workload]")  # fmt: skip
 @click.option("--rate", type=Rate(), metavar="RATE",
@@ -90,7 +91,7 @@ def traffic(  # noqa: PLR0913, PLR0917 - one for each option
     held = FixedLoad(
         size, amount, trials or 1, duration_s, fail_on is not None, changing, origin=origin
     )
-    action = f"hold {'' if rate is None else f'{rate} from '}{config.axis.amount(amount)} on it"
+    action = f"load it with {'' if rate is None else f'{rate} from '}{config.axis.amount(amount)}"
     return launch(FixedLoadRun(config, held), options, action=action)
 
 

@@ -26,7 +26,9 @@ from metrics.common.errors import (
 PATIENCE_S = 15.0
 """Longest time for which a run waits at its end for the delivery of its messages [s]."""
 ANSWER_BYTES_MAX = 65_536
-"""Largest number of bytes that are read of an answer [B]; the reason for a refusal is shorter."""
+"""Maximum number of bytes that are read from an HTTP answer [B]. The reason of a server that
+refuses a message is shorter.
+"""
 
 _TITLES = (
     (RegressionError, "regression"),
@@ -94,7 +96,7 @@ class Messages:
             self._points.append(point_words(event.boundary, event.goal))
 
     def end(self, error: BaseException | None) -> None:
-        """Send the message about the end of the run, unless the run never began."""
+        """Send the message about the end of the run. If the run has not begun, send nothing."""
         if self._run:
             title = next((word for kind, word in _TITLES if isinstance(error, kind)), "failed")
             body = [*([str(error)] if error is not None and str(error) else []), *self._points]

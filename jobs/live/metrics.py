@@ -34,8 +34,8 @@ from search.model import Verdict
 _MB = 1e6
 _GAUGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "redline_run_info": ("The run; always 1", ["run_id", "cluster", "workload", "goal"]),
-    "redline_run_status": ("How the run ended; always 1", ["status"]),
-    "redline_phase_info": ("Current phase between trials; always 1", ["phase"]),
+    "redline_run_status": ("Value 1; the label states how the run ended", ["status"]),
+    "redline_phase_info": ("Value 1; the label states the phase", ["phase"]),
     "redline_trials_left": ("Estimated number of trials left", []),
     "redline_time_left_seconds": ("Estimated time left", []),
     "redline_trial_number": ("Number of the current trial", []),

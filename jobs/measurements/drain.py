@@ -17,8 +17,9 @@ from metrics.units import format_volume
 class Drain(Fill):
     """The time from the start of reading until every consumer group has read the volume.
 
-    The volume is written first. With `cold`, the machine of a testbed drops the volume from its
-    page cache, so that brokers read it from disk.
+    A first trial writes the volume of records, and a second trial reads the volume. With `cold`,
+    the testbed's machine drops the volume from the page cache between the trials, so that brokers
+    read the volume from disk.
     """
 
     name = "drain"
@@ -33,8 +34,8 @@ class Drain(Fill):
             )
         if not case.config.workload.consumers.groups:
             raise ConfigError(
-                "asks is drain and workload.consumers.groups 0; expected 1 or more groups, which "
-                "read the volume; set workload.consumers.groups"
+                "asks: drain is given with workload.consumers.groups 0; expected 1 or more groups "
+                "to read the volume; set workload.consumers.groups"
             )
 
     def trials(self, case: Case) -> int:

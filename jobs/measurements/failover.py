@@ -27,8 +27,8 @@ class Failover(HeldMeasurement):
         if not cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:
             where = f"a testbed of {brokers}" if brokers else "running brokers"
             raise ConfigError(
-                f"asks is failover on {where} with replication_factor {replicas}; expected a "
-                "testbed of 2 brokers or more, and 2 replicas or more, because one broker is "
+                f"asks: failover is given for {where} with replication_factor {replicas}; expected "
+                "a testbed of 2 brokers or more, and 2 replicas or more, because one broker is "
                 "killed; change the cluster or the replication factor"
             )
 
@@ -45,7 +45,7 @@ class Failover(HeldMeasurement):
         if not stop.has_killed:
             why = "; ".join(each.text for each in trial.reasons)
             raise NoConclusionError(
-                f"no broker was killed, because the load ended before its window: {why}"
+                f"no broker was killed, because the load ended before the measured window: {why}"
             )
         if not trial.is_valid:
             raise NoConclusionError(

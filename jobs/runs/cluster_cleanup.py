@@ -93,7 +93,7 @@ def _name_kept(
     over = {each.run_id for each in found if locks and each.is_locked}
     for run in sorted(known - over) if run_id is None else ():
         text = f"leftovers of run {run} are kept, because the run may be active without the lock"
-        note(reporter, f"{text}; once the run has ended, --run {run} selects them")
+        note(reporter, f"{text}; once this run has ended, --run {run} selects these leftovers")
 
 
 def _is_chosen(each: Leftover, run_id: str | None, age_s: float | None, locks: bool) -> bool:

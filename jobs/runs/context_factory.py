@@ -53,7 +53,9 @@ if TYPE_CHECKING:
 
 
 def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = None) -> SparkSession:
-    """A Spark session, which the stack closes only if no session was active before."""
+    """A Spark session. The exit of `stack` closes the session if the function has started the
+    session, and leaves a session open that was active before.
+    """
     from pyspark.sql import SparkSession
 
     is_ours = SparkSession.getActiveSession() is None
@@ -66,7 +68,8 @@ def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = No
 def open_session(
     stack: ExitStack, slots: int | None, log: Path | None = None, slots_least: int = 1
 ) -> Session:
-    """Open a Spark session, which the stack closes and both sides of a comparison can share.
+    """Open a Spark session, which both sides of a comparison can share. The exit of `stack` closes
+    the session.
 
     Args:
         stack: closes the session.
@@ -88,7 +91,7 @@ class RunOrder(RunOptions):
     Attributes:
         reporter: shows the run's events.
         run_id: the id of the run in tables and topics.
-        resumes: whether the run may be the continuation of an earlier part.
+        resumes: whether the run may continue a run that an earlier process began with the same id.
         sweep_case: the case of a sweep that the run measures; empty for any other run.
     """
 
@@ -108,14 +111,17 @@ class ContextFactory:
     """Opens the context of a run, or of one side of a comparison.
 
     Attributes:
-        config: the configuration of the side.
-        order: the settings of the whole run, whose id is in the mark of the side's topics.
-        run_id: the id of the side in tables and topics.
-        reporter: the reporter of the side.
-        session: a session that is shared with another side; None to open a session.
-        cluster: an open cluster that is shared with another side; None to open a cluster.
+        config: the configuration of this run, or of this side of the comparison.
+        order: the settings of the run. The mark on created topics contains the id of the run.
+        run_id: the id of this run, or of this side of the comparison, in tables and topics.
+        reporter: the reporter of this run, or of this side of the comparison.
+        session: a session that this side shares with the other side of the comparison; None to open
+            a session.
+        cluster: an open cluster that this side shares with the other side of the comparison; None
+            to open a cluster.
         locks: takes the cluster's lock before any load; None for a run without locks.
-        history: the history of the side's trials; both sides share one sequence of trial numbers.
+        history: the history of the trials; both sides of a comparison share one sequence of trial
+            numbers.
     """
 
     config: Configuration
@@ -207,8 +213,9 @@ class ContextFactory:
         """Delete the topics and groups that a killed earlier part of this run left on the cluster.
 
         Args:
-            name: beginning of the names that this part of the run uses. Topics and groups with
-                names of this part of the run are kept, because its canaries already use them.
+            name: beginning of the names that the current process uses. Topics and groups whose
+                names have this beginning are kept, because canaries of the current process already
+                use them.
         """
         admin = opened.admin
         try:

@@ -30,16 +30,16 @@ from search.signals import Signals
 
 STAGE_OVERHEAD_S = 3.0
 """Time of a trial in addition to its warm-up and window: the gates, the start of the barrier stage,
-the agreement on a start, the drain and the judgement [s]. Measured on two cores: 1.5 to 3, and some
-seconds more after an overload, until the brokers are at rest.
+the agreement on a start, the drain and the judgement [s]. The measured time on two cores was 1.5 to
+3 s. After an overload, the wait until the brokers are at rest adds some seconds.
 """
 
 SPARK_S = 10.0
-"""Time to start Spark and its Python workers [s]. Measured on two cores: 8 to 13."""
+"""Time to start Spark and its Python workers [s]. The measured time on two cores was 8 to 13 s."""
 
 LOOKS_S = 10.0
 """Time to open the metrics, to measure the brokers at rest, and to write the summary and the report
-[s]. Measured on two cores: 6 to 14.
+[s]. The measured time on two cores was 6 to 14 s.
 """
 
 WARM_UP_S = 20.0
@@ -114,8 +114,9 @@ def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
 def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
     """The payload rate of one unit of load, for budgets, forecasts and the search's model.
 
-    On an axis that does not scale the whole payload, such as partitions, consumer groups or one
-    part of a mix, the payload is divided by `load_start_max`.
+    Some axes do not scale the whole payload, such as partitions, consumer groups or one part of a
+    mix. On these axes, the rate is the payload rate at load `load_start_max`, divided by
+    `load_start_max`.
     """
     axis, size = axis_named(goal.search.axis), workload.message_bytes[0]
     if workload.mix is not None:
@@ -142,7 +143,8 @@ def trial_s(workload: Workload) -> float:
 def plan_of(config: Configuration, out: Path | None = None) -> Plan:
     """The plan of a search, from a forecast on simulated clusters.
 
-    One run in ten is expected to exceed `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max`.
+    The plan's `write_bytes_max`, `peak_mb_per_s` and `disk_bytes_max` are high estimates: each of
+    these values is expected to be exceeded in one run of ten.
     """
     cluster, workload, goal = config.cluster, config.workload, config.goal
     one_s = trial_s(workload)
@@ -247,7 +249,7 @@ def describe_producer(workload: Workload) -> str:
     else:
         rate = f"{producer.rate_records_per_s:g} records/s"
     topics = workload.topic.count
-    in_turns = f", {topics} topics in turns" if topics > 1 else ""
+    in_turns = f", producers spread over {topics} topics" if topics > 1 else ""
     packed = "" if producer.compression == "none" else f"compression {producer.compression}, "
     return (
         f"{rate}, acks={producer.acks}, linger {producer.linger_ms:g} ms, "

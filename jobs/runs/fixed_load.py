@@ -169,7 +169,7 @@ class FixedLoadRun(Body):
             return
 
         def make(left: int) -> Trial:
-            why = "a fixed load" if left > 1 else "a fixed load, for the last time"
+            why = "a fixed load" if left > 1 else "a fixed load, the last trial"
             return rig.trial(load.message_bytes, load.load, why, left)
 
         if load.repeats_invalid:
@@ -180,7 +180,9 @@ class FixedLoadRun(Body):
             self.trials.append(make(left))
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run: its error, or OVERLOADED trials if the load must be sustained."""
+        """The outcome of the run: `overloaded` if the load must be sustained and a trial was
+        OVERLOADED; otherwise `done`. An error of the run always determines the outcome.
+        """
         over = [trial for trial in self.trials if trial.verdict is Verdict.OVERLOADED]
         if error is not None or not (over and self.load.must_be_sustained):
             return outcome_of(error)
@@ -203,7 +205,7 @@ class FixedLoadRun(Body):
                 answer = self._answer(f"{'the run was ' * is_named}{outcome.error}")
             summary = replace(summary, carries=answer.carries, answer=answer.text)
         if self.trials:
-            title = f"{self.config.workload.name} held on {self.config.cluster.name}"
+            title = f"workload {self.config.workload.name} on cluster {self.config.cluster.name}"
             run.order.reporter.report(trials_table(title, self.trials))
             if text := proven_trial_words(self.trials):
                 note(run.order.reporter, text)
@@ -287,8 +289,9 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
 
 
 def proven_trial_words(trials: Sequence[Trial]) -> str:
-    """A sentence about the best proof that disks write the load: the proof of a sustained trial.
-    The sentence is empty if no trial is sustained.
+    """A sentence about the sustained trial that shows best how long the load lasts: a trial in
+    which disks are proven to write the load, and among equal trials the longest one. The sentence
+    is empty if no trial is sustained.
     """
     sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
     if not sustained:

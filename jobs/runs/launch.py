@@ -50,7 +50,8 @@ def launch(
         session: an open session, which stays open after the run; None to open a session.
 
     Raises:
-        ConfigError: Spark is not supported, a setting is invalid, or consent is missing.
+        ConfigError: this release of Spark is not supported, a setting is invalid, or the user does
+            not agree to the load.
         RedlineError: see `execute`.
     """
     with reporter_of(options.metrics_at, options.notify_from) as reporter:

@@ -81,7 +81,9 @@ class RunState:
 
     @property
     def owner_bounds(self) -> dict[str, dict[str, Any]]:
-        """Topic → the bounds of a cluster's owner, for all clusters of the run."""
+        """Name of the topic with a cluster owner's bounds for all runs, such as `redline-owner` →
+        these bounds, for all clusters of the run.
+        """
         found = (each.guards.owner_bounds for each in self.contexts.values())
         return {topic: bounds.given for each in found for topic, bounds in each.items()}
 
@@ -106,7 +108,8 @@ class Body(ABC):
     """The part of a run that differs between jobs.
 
     Attributes:
-        config: the single configuration of a run without sides.
+        config: the configuration of a run that loads one cluster; a comparison of two sides has two
+            configurations instead.
         measurement: the name of the question that the run answers; None if it answers several
             questions.
     """
@@ -116,8 +119,8 @@ class Body(ABC):
 
     @property
     def configurations(self) -> Mapping[str, Configuration]:
-        """Name of a side → its configuration; a run without sides has one configuration with an
-        empty name.
+        """Name of each side of a comparison → the side's configuration. A run that is not a
+        comparison has one configuration, with an empty name.
 
         A run without configurations opens no cluster, and has no rows in the tables.
         """

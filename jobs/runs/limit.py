@@ -50,8 +50,8 @@ class LimitRun(Body):
 
     Args:
         config: the configuration to search.
-        holds: whether a long trial proves the largest limit on disk if `search.steady_s` is not
-            set.
+        holds: whether a long trial shows if disks can write the load of the largest limit; has no
+            effect if `search.steady_s` is set.
         climbs: whether a growing load determines the first load of the search even if the brokers
             are warm.
         checks: whether the search may check for a change of the limit (`search.check_for_change`).
@@ -107,9 +107,9 @@ class LimitRun(Body):
             return
         if self.config.goal.search.brokers_offline is not None:
             raise ConfigError(
-                f"--resume names the run {run.order.run_id}, which takes brokers offline; "
-                "expected a run with all brokers, because the brokers have caught up since then; "
-                "start a new run"
+                f"--resume names the run {run.order.run_id}, in which brokers go offline; expected "
+                "a run without offline brokers, because offline brokers have caught up in the "
+                "meantime; start a new run"
             )
         tables, run_id = context.tables, context.run_id
         trials = resumed_trials(tables, run_id, config_text(self.config), context.environment)
@@ -190,8 +190,8 @@ class LimitRun(Body):
         return context.history.trials[self._before :]
 
     def _prove_steady(self, rig: Rig, progress: SearchProgress) -> None:
-        """Offer the load of the largest limit until its data is written to disk, and add the result
-        to all limits.
+        """Offer the load of the limit with the largest byte rate in long trials until disks are
+        proven to write a load, and add the resulting steady limit to the boundary of each point.
         """
         context, found = rig.context, largest(self.boundaries)
         if found is None:
@@ -231,7 +231,9 @@ class LimitRun(Body):
         self._complete(context, SteadyAnswer(found, holds, plan.why or "".join(refused)))
 
     def _spent(self, context: RunContext) -> Spent:
-        """The cost of the run until now, including trials that prove a limit on disk."""
+        """The cost of the run until now, including the long trials that show whether disks write a
+        load.
+        """
         name, line = next(iter(self._lines.items()))
         spent = line.spent(self._points[name])
         for each in self._trials(context):
@@ -314,8 +316,9 @@ class LimitRun(Body):
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
     def _missing(self, boundary: Boundary) -> str:
-        """The reason why a boundary is not an answer; empty if it is an answer. A lower bound is an
-        answer if the goal accepts lower bounds.
+        """The reason why a boundary does not answer the question for the limit; empty if the
+        boundary states a limit. A lower bound of the limit is sufficient if the goal accepts lower
+        bounds.
         """
         goal = self.config.goal_named(boundary.goal)
         is_bound = boundary.answer_kind == AnswerKind.LOWER_BOUND.value
@@ -340,5 +343,7 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 
 
 def _answer(boundary: Boundary) -> tuple[object, ...]:
-    """The values of a boundary that cause another report of the boundary if one of them changes."""
+    """The values of a boundary. If one of these values changes, the run reports the boundary
+    again.
+    """
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes

@@ -1,6 +1,6 @@
 """The protocol of a measurement, which a sweep makes for each case to get one figure.
 
-docs/extending.md lists the parts of this protocol that do not change for packages.
+docs/extending.md lists the parts of the protocol on which installed packages can rely.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ class Measurement(ABC):
         name: the name in experiments (`asks`) and in the table `runs`.
         figure: the name of the figure, and how figures are compared.
         unit: the unit of the figure.
-        takes: the keys of an experiment that the measurement uses, of `load`, `trials` and `cold`;
-            with `load`, the experiment must state a load.
+        takes: those of the experiment's keys `load`, `trials` and `cold` that the measurement uses.
+            If `load` is one of them, the experiment must state a load.
         moves_volume: whether the measurement requires `workload.trial.volume_bytes`; False refuses
             a volume.
         package: the installed package that adds the measurement, with its version; empty for the
@@ -77,7 +77,7 @@ class Measurement(ABC):
     package: str = ""
 
     def unit_on(self, axis: str) -> str:
-        """The unit of the figure on this axis of the goal."""
+        """The unit of the measured figure if the goal's search varies this axis."""
         return self.unit
 
     def require(self, case: Case) -> None:
@@ -124,8 +124,10 @@ class Loads:
     Attributes:
         case: the case, as the experiment states it.
         config: the configuration of the trials; see `HeldMeasurement.configured`.
-        run: the run; not a part of the protocol.
-        failure: the error of a trial, which the measurement did not cause; None without an error.
+        run: the state of the run; installed packages must not use this attribute, because it can
+            change in any release.
+        failure: the error that ended a trial, and that is not an error in the measurement's code;
+            None without such an error.
     """
 
     def __init__(self, run: RunState, body: HeldRun, rig: Rig, case: Case) -> None:
@@ -152,7 +154,8 @@ class Loads:
             load: the load on the goal's axis; the load of the case by default.
             left: number of remaining trials, this one included.
             config: the configuration of this trial; by default, the attribute `config`.
-            stop: kills a broker in the window; not a part of the protocol.
+            stop: kills a broker in the window; installed packages must not use this argument,
+                because it can change in any release.
 
         Raises:
             RedlineError: a guard stopped the run, or the cluster failed.
@@ -192,7 +195,7 @@ class HeldMeasurement(Measurement):
         """Offer the loads.
 
         Raises:
-            NoConclusionError: the figure cannot be computed from the trials.
+            NoConclusionError: the measured figure of the case cannot be computed from the trials.
         """
 
     @abstractmethod
@@ -260,15 +263,15 @@ def require_measurable(of: Measurement, case: Case) -> None:
     sizes = case.config.workload.message_bytes
     if "load" in of.takes and len(sizes) > 1:
         raise ConfigError(
-            f"workload {case.config.workload.name} has {len(sizes)} sizes; expected one for a "
-            "fixed load; add set: [workload.message_bytes=[1000]]"
+            f"workload {case.config.workload.name} has {len(sizes)} message sizes; expected one "
+            "for a fixed load; set one size, such as set: [workload.message_bytes=[1000]]"
         )
     volume = case.config.workload.trial.volume_bytes
     if bool(volume) != of.moves_volume:
         expected = "a volume" if of.moves_volume else "none"
         raise ConfigError(
-            f"asks is {of.name} and workload.trial.volume_bytes {volume}; expected {expected}; "
-            "change one of them"
+            f"asks: {of.name} is given with workload.trial.volume_bytes {volume}; expected "
+            f"{expected}; change asks or workload.trial.volume_bytes"
         )
     with explaining(of):
         of.require(case)

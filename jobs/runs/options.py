@@ -15,7 +15,7 @@ class RunOptions:
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
         slots: number of tasks that share the load; None for as many tasks as Spark can run at once.
         dry_run: whether the job only shows its plan.
-        yes: whether a cluster with other users may be loaded without a question.
+        yes: whether the job loads clusters that may have other users without asking for consent.
         locks: whether the run takes the clusters' locks.
         metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
         notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.

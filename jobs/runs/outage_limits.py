@@ -53,7 +53,7 @@ def progress_updater(
 
 
 WINDOWS_MAX = 60
-"""Largest number of windows for which a load waits until brokers have caught up."""
+"""Maximum number of windows in which a load is offered while brokers catch up."""
 
 
 @contextmanager
@@ -127,7 +127,8 @@ def find_outage_limits(
     """Find the limits at each message size, first while brokers are offline, then while they catch
     up.
 
-    Brokers go offline once for each message size, so that they have records to catch up with.
+    Brokers go offline once for each message size. The load during the outage creates the records
+    with which the brokers have to catch up afterwards.
 
     Args:
         context: the context of the run, with all brokers.
@@ -137,7 +138,7 @@ def find_outage_limits(
     """
     ((goal, line),) = lines.items()
     config, count = context.config, context.config.goal.search.brokers_offline
-    assert count is not None, "the caller checks it"
+    assert count is not None, "the caller checks that search.brokers_offline is set"
     rest_line = replace(
         line_of(config.workload, config.goal, context.brokers - count, context.guards),
         before=line.spent(found[goal]),
@@ -193,8 +194,9 @@ def caught_up(
 ) -> Boundary:
     """The boundary while the brokers catch up, measured at the limit of the outage.
 
-    The measured limit while brokers catch up is only a lower bound, or there is no limit: the
-    brokers catch up once in a run, so no lighter load can be tried.
+    If the brokers sustain the load while they catch up, this load is a lower bound of the limit. If
+    the load overloads the brokers, no limit is known. No other load can be tried, because the
+    brokers catch up only once for each message size.
     """
     config, message_bytes = rest.config, windows[0].point_message_bytes
     observations = tuple(trial.observation(goal) for trial in windows)
@@ -210,8 +212,8 @@ def caught_up(
         gave_up = f"no window in which brokers caught up was valid: {reason}"
     elif hold.broke_at is not None:
         gave_up = (
-            f"{amount} were too much: {note}; no lighter load was tried, because brokers catch up "
-            "only once in a run"
+            f"{amount} overloaded the brokers: {note}; no lighter load was tried, because brokers "
+            "go offline only once for each message size, and have caught up now"
         )
     elif not is_in_sync:
         gave_up = f"replicas were not in sync after {len(windows)} windows of {window_s:g} s"

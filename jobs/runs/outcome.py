@@ -37,7 +37,9 @@ class RunOutcome:
         """The exit code of an outcome that is not raised as an error.
 
         Raises:
-            NoConclusionError, RegressionError: the outcome is of this kind and has a message.
+            NoConclusionError: the run had no conclusion, and the outcome has a message.
+            RegressionError: the run found a regression or an overload, and the outcome has a
+                message.
         """
         for kind in (NoConclusionError, RegressionError):
             if self.error is not None and self.exit_code == kind.exit_code:
@@ -52,7 +54,8 @@ def finish(outcome: RunOutcome, reporter: Reporter, write_files: Callable[[], ob
 
     Raises:
         ConfigError: the outcome is successful, but a file could not be written.
-        NoConclusionError, RegressionError: the outcome is of this kind and has a message.
+        NoConclusionError: the run had no conclusion, and the outcome has a message.
+        RegressionError: the run found a regression or an overload, and the outcome has a message.
     """
     try:
         write_files()

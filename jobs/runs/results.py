@@ -172,8 +172,9 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
     """The command that repeats a run; None if one command is not enough, or no configuration is
     recorded.
 
-    Differences from the files of conf/ become options `--set`. A configuration file outside the
-    project appears as NAME.yaml with a note; the report lists its keys. Secrets stay references.
+    Differences from the files of conf/ become options `--set`. If a configuration file is not part
+    of the project, the command names it NAME.yaml, and a note refers to the file's keys, which the
+    report lists. Secrets stay references.
 
     Args:
         settings: kind → key → value, as `jobs.runs.resumption.config_text` records them.
@@ -226,7 +227,7 @@ def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -
 
 
 def _yaml(value: Any) -> str:
-    """A value in the form of an option; JSON is valid YAML."""
+    """A value as text for `--set KEY=VALUE`: a plain word, or JSON, which `--set` reads as YAML."""
     return value if isinstance(value, str) and value.isalpha() else json.dumps(value)
 
 
@@ -349,8 +350,8 @@ def _nothing_sustained(result: Done | GaveUp, config: Configuration) -> str:
     if result.bracket.sustained > 0 or over is None or isinstance(result, GaveUp):
         return ""
     return (
-        f"even {config.axis.amount(over)} were too much, so the cluster has another load or cannot "
-        "meet this goal; check the reasons of the trials"
+        f"even {config.axis.amount(over)} overloaded the cluster, so other clients load it, or it "
+        "cannot meet this goal; check the reasons of the trials"
     )
 
 
@@ -361,8 +362,8 @@ def _held(
     config: Configuration,
     goal: str,
 ) -> Iterator[str]:
-    """Notes about the limits of a point that a held load confirmed, and about its unconfirmed
-    limits.
+    """Notes about the loads that were held for a longer time to confirm the limit of a boundary
+    point: each load that did not last, and the load that lasted.
     """
     for hold in holds.failed:
         held = [each for each in trials if each.held]
@@ -454,9 +455,11 @@ def write_results(
 
     Args:
         summary: the summary of the run.
-        order: the settings of the run, which name the places of its files and tables.
-        trials, settings, series: see `write_report`; `trials` is None if the tables were never
-            open, so that no report is written.
+        order: the settings of the run, including the paths of the run's files and tables.
+        trials: the trials of the run, see `write_report`; None to write no report, because the
+            tables were never open.
+        settings: the recorded configuration, see `write_report`.
+        series: the readings over time, see `write_report`.
     """
     files, folder = ArtifactWriter(), order.folder
     path, page = folder / "summary.json", folder / REPORT

@@ -46,8 +46,8 @@ def resumed_trials(
         tables: the tables that contain the run.
         run_id: the id of the run.
         config_text: the present configuration, which must equal the recorded configuration.
-        environment: the present environment, which must name the recorded cluster or, if each run
-            starts its own brokers, the same versions.
+        environment: the present environment. Its cluster must be the recorded cluster. If each run
+            starts its own brokers, its versions must be the recorded versions instead.
 
     Raises:
         ConfigError: the run does not exist, is done, or differs in its configuration, its cluster

@@ -1,10 +1,11 @@
-"""The steady limit of a run, which long trials (holds) at or below the largest burst limit prove.
+"""The steady limit of a run: the highest load that disks are proven to write.
 
-Short trials sustain a burst limit. The steady limit is proven on disk (see
-`metrics.judging.disk_proof`), either by a trial that was long enough, or by a hold. Holds are made
-only for the limit with the largest byte rate; they also prove limits with lower byte rates. A hold
-shows whether the disks write the data of a load at the rate at which the data arrives. If they do
-not, more and more data waits in memory.
+The burst limit is the highest load that short trials sustained. A hold is a long trial at or below
+the largest burst limit. A hold shows whether the disks write the data of a load at the rate at
+which the data arrives. If the disks write more slowly, more and more data waits in memory. A steady
+limit is proven on disk (see `metrics.judging.disk_proof`), either by a hold, or by another trial
+that was long enough. The run makes holds only for the limit with the largest byte rate. A hold also
+proves limits with lower byte rates.
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from search.confirming import SteadyHold, next_hold
 from search.model import Verdict
 
 FULL_SHARE = 0.8
-"""Share of the memory for dirty pages at which a hold ends, before writers have to wait for disks
-[ratio]. If disks keep up, the share stays near the background limit, which is 0.67 with Linux's
-defaults.
+"""Filled share of a host's memory for dirty pages at which a hold (a long trial) ends, so that
+writers do not have to wait for disks [ratio]. If disks keep up, the share stays near the background
+limit, which is 0.67 with Linux's defaults.
 """
 LOOK_S = 2.0
 """Time between two checks of a hold [s]."""
@@ -53,8 +54,8 @@ FAILED_SHARE = 0.9
 acknowledged [ratio].
 """
 FAILED_S = 10.0
-"""Time over which the share of acknowledged records is measured [s]. It is longer than the delays
-of a busy machine.
+"""Time over which the share of acknowledged records is measured [s]. This time is longer than the
+delays of a busy machine.
 """
 
 
@@ -65,18 +66,21 @@ def steady_measurer(
     hold_s: float,
     failing_load: int | None = None,
 ) -> TrialMeasurer:
-    """A measurer whose trials are holds, each with one window of at most `hold_s`.
+    """A measurer for holds: long trials that show whether disks write a load. Each hold has one
+    window of at most `hold_s`.
 
-    The window ends once it is proven that disks write the load, or before the memory of a host is
-    full, so that the load does not fail. If the trial offers `failing_load`, the window ends once
-    too few records are acknowledged.
+    The window ends as soon as disks are proven to write the load. The window also ends if the
+    memory of a host is almost full, so that the load does not fail. If the trial offers
+    `failing_load`, the window ends only when too few records are acknowledged.
 
     Args:
         rig: the resources for trials.
         message_bytes: message size [B].
-        progress: the purpose of the next trial.
+        progress: the purpose of the next trial and the number of remaining trials, shown to the
+            user.
         hold_s: longest window [s].
-        failing_load: the load of a testbed that is offered until it fails; None for no such load.
+        failing_load: a load that is offered until the testbed acknowledges too few records; None
+            for no such load.
     """
     context = rig.context
     phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
@@ -197,12 +201,12 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
 
 EXPIRIES = 3.5
 """Longest window of a hold, as a multiple of the age at which the kernel writes pages. The kernel
-writes the first pages after 1 such age; the proof takes 2 more, and 0.5 is a reserve for uneven
-writes.
+writes the first pages at 1 time this age, the proof that disks write the load takes 2 times this
+age, and 0.5 is a reserve for uneven writes.
 """
 EXPECTED_EXPIRIES = 2.25
-"""Expected window of a hold in a forecast, as a multiple of the age at which the kernel writes
-pages. Measured: 68 s.
+"""Length of a hold's window that forecasts assume, as a multiple of the age at which the kernel
+writes pages. The measured length was 68 s.
 """
 
 
@@ -236,9 +240,10 @@ def require_failure_allowed(config: Configuration) -> None:
 def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     """The plan of a search, including the hold that may follow the search.
 
-    Unless `search.steady_s` is set, a hold is made only if memory could store the data of the found
-    load. The hold ends once the load is proven. The plan's duration contains the expected length of
-    the hold.
+    A hold is a long trial that shows whether disks write the found load. If neither
+    `search.steady_s` nor `search.to_failure` is set, the run makes a hold only if the load's data
+    could fill a tenth of a host's memory for dirty pages. The hold ends as soon as disks are proven
+    to write the load. The plan's duration contains the expected length of the hold.
     """
     search = config.goal.search
     if search.steady_s == 0.0:
@@ -249,8 +254,8 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     when = ", within the budget"
     if search.steady_s is None:
         when = (
-            ", if memory could take its data and the budget allows it (search.steady_s); the "
-            f"forecast includes {format_duration(added_s)} for this trial"
+            ", if the load's data can fill a tenth of a host's memory for dirty pages and the "
+            f"budget allows it (search.steady_s); the forecast includes {format_duration(added_s)}"
         )
     note = f"one long trial at the largest limit takes at most {format_duration(most_s)}{when}"
     return replace(plan, duration_s=plan.duration_s + added_s, notes=(*plan.notes, note))
@@ -259,7 +264,7 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
 def steady_plan(
     config: Configuration, boundary: Boundary, trials: Iterable[Trial], spent: Spent
 ) -> SteadyPlan:
-    """Decide whether the run holds the load of the limit that has the largest byte rate.
+    """Decide whether a long trial (a hold) follows at the limit with the largest byte rate.
 
     Args:
         config: the configuration of the run.
@@ -322,7 +327,9 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
 
 
 def last_at(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last trial at a load with a verdict by the goal; None without such a trial."""
+    """The last trial at this load that the goal judged with this verdict; None without such a
+    trial.
+    """
     found = [
         each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
@@ -370,8 +377,8 @@ def as_hold(trial: Trial, goal: str) -> SteadyHold:
 
 
 def did_not_last(trial: Trial, goal: str) -> bool:
-    """Whether a hold shows that the load is not steady, because the load was an overload or because
-    disks did not write its data fast enough.
+    """Whether a hold (a long trial) shows that the brokers do not sustain the load for long. The
+    reason is an overload, or disks that wrote the data of the load too slowly.
     """
     if trial.judgements[goal].verdict is Verdict.INVALID:
         return False
@@ -384,8 +391,8 @@ def _written_share(proof: DiskProof) -> float | None:
     load.
 
     A hold that ends because memory is full may be too short to measure the disks' long-term rate.
-    For a hold that ended because memory was full, the disks' highest rate is used, which a disk at
-    its limit does not exceed.
+    For such a short hold, the result is computed from the disks' highest rate over some seconds. A
+    disk at its limit does not exceed this highest rate.
     """
     share = proof.fastest_share if proof.written_share is None else proof.written_share
     return share if share is not None and share < WRITTEN_MIN else None
@@ -399,8 +406,8 @@ class SteadyAnswer:
     """The holds of a run, and the steady limits that the holds prove.
 
     Attributes:
-        largest: the limit of the first hold.
-        holds: the trials of the holds, oldest first.
+        largest: the limit with the largest byte rate, at which the first hold is made.
+        holds: the holds (long trials that show whether disks write a load), oldest first.
         why: the reason why no hold was made.
     """
 
@@ -444,11 +451,13 @@ class SteadyAnswer:
         if not last.is_valid:
             return f"the hold of {payload} was INVALID: {last.reasons[0].text}"
         why = proof_of(last).why or "the brokers were overloaded"
-        return f"a hold of {payload} for {lasted} was not: {why}"
+        return f"a hold of {payload} for {lasted} did not prove a steady load: {why}"
 
     @property
     def _why_burst(self) -> str:
-        """The reason why the burst limit is not steady, from the first valid hold."""
+        """The reason why the brokers do not sustain the burst limit for long, from the first valid
+        hold (a long trial).
+        """
         first = next((each for each in self.holds if each.is_valid), None)
         if first is None:
             return ""
@@ -459,11 +468,13 @@ class SteadyAnswer:
         return f"the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)} of {payload}"
 
     def _implied(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary | None:
-        """The steady limit of a point, computed from a hold at another point: the highest load up
-        to the burst limit at which the brokers receive no more bytes per second than in the hold.
+        """The steady limit of a point, computed from a hold (a long trial) at another point. The
+        steady limit is the highest load at which the brokers receive at most as many bytes per
+        second as in the hold. The steady limit is at most the burst limit.
 
-        The result is None if no hold proves a load, if the number of bytes does not grow with the
-        load, or if no load is light enough.
+        The result is None if disks are not proven to write the load of any hold. The result is also
+        None if a lighter load is needed and the bytes do not grow with the load, or if the smallest
+        load is already too large.
         """
         held = [each for each in self.holds if as_hold(each, self.largest.goal).is_proven]
         if not held:
@@ -485,7 +496,9 @@ class SteadyAnswer:
 
 
 def _written_per_s(pattern: TrafficPattern) -> float:
-    """Bytes that the brokers of a pattern receive, with headers and replicas [B/s]."""
+    """Bytes that the brokers receive from the traffic of a pattern, with headers and replicas
+    [B/s].
+    """
     return pattern.records_per_s * replicated_bytes(pattern)
 
 

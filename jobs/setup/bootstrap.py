@@ -43,8 +43,9 @@ class PackageSet:
 
 
 RUN_EXTRAS = ("spark", "charts", "live", "forecast", "librdkafka", "msk")
-"""Extras of this project that are needed for runs. The other extras are for notebooks, wheels and
-development, and for Kerberos, which has no wheel for Linux."""
+"""Extras of this project that are needed for runs. Further extras are for notebooks, for wheels,
+for development and for Kerberos. The package for Kerberos has no wheel for Linux.
+"""
 
 RUNS = PackageSet(".ready", "hashes.txt", (*RUN_EXTRAS, "dist"))
 """Packages for runs, and for `make dist`, which makes the executors' wheel."""
@@ -53,8 +54,10 @@ DEVELOPERS = PackageSet(".ready-dev", "hashes-dev.txt", ("dev",))
 
 BUILD_TOOLS = ("packaging", "setuptools", "wheel")
 STORED = "[bdist_wheel]\ncompression = stored\n"
-"""Settings of setuptools. pip builds PySpark's wheel from source, with half a gigabyte of jars.
-Compressing the jars again would take 10 of the 23 s of the installation."""
+"""Settings that make setuptools store the files of a wheel without compression. pip builds
+PySpark's wheel from source with half a gigabyte of jars, and to compress these jars again would
+take 10 of the 23 s of the installation.
+"""
 FETCHERS = ("delta-spark", "filelock", "py4j", "pyspark")
 """Packages that choose and download the jars."""
 SPARK = ("delta-spark", "py4j", "pyspark")
@@ -162,7 +165,8 @@ def make_environment(folder: Path) -> Path:
 def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
     """Install all packages of a set, and then this checkout in editable mode.
 
-    On systems other than Linux, the checkout's own requirements add packages that the set lacks.
+    On systems other than Linux, the requirements of the checkout add packages that are not in the
+    set.
     """
     _run_pip([python, *_KNOWN, root / "conf" / part.pins], root, log)
     with ThreadPoolExecutor(1) as pool:
@@ -173,7 +177,7 @@ def install(python: Path, root: Path, log: Path, part: PackageSet) -> None:
 
 
 def _install_pins(python: Path, root: Path, log: Path, pins: str) -> None:
-    """Install the packages of these lines of pins.
+    """Install the packages that are named by these lines of a requirements file.
 
     Every downloaded file has a known SHA-256. Build tools also have known hashes, because pip runs
     without build isolation.
@@ -188,8 +192,8 @@ def _compile(python: Path, root: Path, log: Path) -> None:
     """Compile the installed packages on all cores, because pip uses only one core.
 
     The tests inside the packages are not compiled. A file that cannot be compiled, such as a
-    template, is reported in the log and is not a failure. Python compiles such files when they are
-    imported.
+    template, is reported in the log and is not a failure. Python compiles each remaining file when
+    the file is imported.
     """
     installed = str(python.parent.parent / "lib")
     _run([python, "-m", "compileall", "-q", "-j", "0", "-x", r"/tests?/", installed], root, log)

@@ -4,8 +4,8 @@ The module uses only the standard library, because set-up imports it first.
 
 Child processes get the environment of this process without secrets.
 
-A JVM starts faster from a shared class archive of its loaded classes (JEP 350). The JVM validates
-the archive, and ignores an archive of another Java or class path.
+A JVM starts faster from a shared class archive of its loaded classes (JEP 350). The JVM validates a
+class archive, and ignores it if another Java or another class path has produced it.
 
 The project's packages are top-level packages (`jobs`, `search`, `metrics`, `conf`), so that a
 checkout works without installation. In a shared environment, another package can have one of these
@@ -92,7 +92,7 @@ def write_options(draft: Path) -> list[str]:
 
 
 def read_options(archive: Path) -> list[str]:
-    """Options of a JVM that starts from this archive; empty if the file is missing."""
+    """Options of a JVM that starts from a shared class archive; empty if the archive is missing."""
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off"] if archive.exists() else []
 
 

@@ -267,7 +267,7 @@ def _gigabytes(size_bytes: int) -> str:
 
 
 def main() -> int:
-    """Check this machine for the Makefile. Each problem is a line on standard error."""
+    """The check of this machine that make calls. Each problem is a line on standard error."""
     try:
         check_machine(Path.cwd())
     except ConfigError as error:

@@ -35,7 +35,10 @@ _KRAFT_BY_DEFAULT_SINCE = (3, 9)
 
 
 def as_broker_releases(value: Any) -> Any:
-    """Map of broker ids to releases of Kafka, also from a text such as `1: 3.9.2, 3: 4.1.2`."""
+    """The map of broker ids to releases of Kafka that a map or a text describes.
+
+    An example of a text is `1: 3.9.2, 3: 4.1.2`.
+    """
     given = value
     if isinstance(value, str):
         pairs = [part.partition(":") for part in value.strip(" {}").split(",")]
@@ -58,7 +61,7 @@ def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
             clusters do, and later releases use separate KRaft controllers.
 
     Raises:
-        ConfigError: the release does not support the choice.
+        ConfigError: the release does not support the chosen place of the metadata.
     """
     minor = _minor_of(release)
     if chosen is None:

@@ -1,6 +1,6 @@
-"""The bill of materials of a release: `python -m jobs.setup.sbom FILE` writes it as CycloneDX JSON.
+"""The bill of materials of a release: `python -m jobs.setup.sbom FILE` writes CycloneDX JSON.
 
-The bill lists the packages that an installed wheel needs, with the versions of set-up
+The bill of materials lists the packages that an installed wheel needs, with the versions of set-up
 (conf/constraints.txt), and the jars that the wheel downloads (conf/jars.sha256).
 """
 
@@ -25,7 +25,9 @@ LICENSE = "Apache-2.0"
 
 
 def bill() -> dict[str, Any]:
-    """The bill as a document. The bill has no time stamp, so equal pins give equal bills."""
+    """The bill of materials as a document. The document has no time stamp, so that equal versions
+    of packages and jars give equal documents.
+    """
     packages = {name: importlib.metadata.version(name) for name in sorted(needed(NAME))}
     jars = {(name, digest) for each in pins().values() for name, digest in each.items()}
     return {

@@ -1,11 +1,12 @@
-"""Checks of a job's Spark and of the place of its tables; a job runs them first.
+"""Checks of a job's Spark and of the storage location of its tables, which a job makes first.
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
-Storage and local disks support this. S3 does not support this. Delta's default LogStore for S3 is
-`S3SingleDriverLogStore`, with which a second driver overwrites a commit of the first
-(docs.delta.io, "Storage configuration"). Runs, series of nightly runs and notebooks share their
-tables, so a run refuses a place without safe commits. Databricks has its own commit service.
+Storage and local disks can create a file only if it does not exist. On S3, Delta writes without
+this check. Delta's default LogStore for S3 is `S3SingleDriverLogStore`, with which a second driver
+overwrites a commit of the first (docs.delta.io, "Storage configuration"). Runs, series of nightly
+runs and notebooks share their tables, so a run refuses a storage location without safe commits.
+Databricks has its own commit service.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
-"""Delta's extension of a session. If its class exists, the JVM has Delta's jars."""
+"""The class of Delta's extension of a Spark session. If this class exists, the JVM has Delta's
+jars.
+"""
 _EXTENSIONS = "spark.sql.extensions"
 
 
 def require_supported_spark() -> SparkPair:
-    """The supported pair for the Spark of the active session, or for the installed Spark.
+    """The supported pair of Spark and Delta for the active session, or for the installed Spark.
 
     Raises:
         ConfigError: the session is a Spark Connect session, this release of Spark is not supported,
@@ -71,7 +74,7 @@ def used_spark() -> str:
 
 
 def require_session(session: SparkSession) -> SparkPair:
-    """The supported pair for a session that another program has started.
+    """The supported pair of Spark and Delta for a session that another program has started.
 
     Raises:
         ConfigError: the session's release of Spark is not supported, or the session has no Delta.
@@ -124,13 +127,14 @@ _SCHEME = re.compile(r"([A-Za-z][\w+.-]*):")
 
 
 def require_safe_commits(spark: SparkSession, tables: str) -> None:
-    """Require a place of tables to which several runs can write at the same time.
+    """Require that several runs can write to the storage location of the tables at the same time.
 
     Args:
         tables: path or name of a schema, as in `metrics.tables.store.TableStore`.
 
     Raises:
-        ConfigError: commits of a second run would be lost at this place.
+        ConfigError: at this storage location, one run can overwrite the Delta commits of another
+            run.
     """
     context: Any = spark.sparkContext
     settings = dict(context.getConf().getAll())
@@ -148,7 +152,8 @@ def require_safe_commits(spark: SparkSession, tables: str) -> None:
 def commit_problem(
     place: str, scheme: str, settings: Mapping[str, str], *, on_databricks: bool = False
 ) -> str | None:
-    """Reason why commits of a second run would be lost, with the remedy; None if commits are safe.
+    """Reason why one run could overwrite the commits of another run, with the remedy; None if
+    commits are safe.
 
     Args:
         place: address of the tables, for the message.
@@ -189,7 +194,8 @@ def log_store(scheme: str, settings: Mapping[str, str]) -> str:
     """The class of the LogStore that Delta chooses from settings with or without the prefix
     `spark.`.
 
-    Delta refuses a setting with the prefix that contradicts the same setting without the prefix.
+    Delta refuses a session in which one key has different values with and without the prefix
+    `spark.`.
     """
     for key in ("delta.logStore.class", f"delta.logStore.{scheme}.impl"):
         name = (settings.get(f"spark.{key}") or settings.get(key) or "").strip()

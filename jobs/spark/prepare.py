@@ -61,7 +61,9 @@ def _use(session: SparkSession, table: str) -> None:
 
 
 def main() -> int:
-    """Make the archive; return the exit code. Without the archive, sessions start more slowly."""
+    """Make the class archive of Spark sessions; return the exit code. Without the class archive,
+    sessions start more slowly.
+    """
     try:
         make_archive()
     except (RedlineError, OSError) as error:

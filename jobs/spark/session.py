@@ -2,15 +2,16 @@
 
 A Java class creates and renames the files of a local session without child processes. Without its
 native library, which PySpark's package lacks, Hadoop sets modes and reads links with the commands
-`chmod` and `readlink`. For each appended trial, Hadoop would start about 90 of these commands,
-which take a third of the append's CPU time. The source uses no lambdas and no type inference,
-because Janino compiles it.
+`chmod` and `readlink`. For each appended trial, Hadoop would start `chmod` and `readlink` about 90
+times, which takes a third of the append's CPU time. The Java class has no lambdas and no type
+inference, because the compiler Janino does not support them.
 
 SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A scheduler
 or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so the driver's
-Python loses its connection before it can delete topics or report the end. With the handler of this
-module, the JVM waits for Python, and returns Python's exit code, 143, as in any other run
-(`org.apache.spark.deploy.PythonRunner`).
+Python loses its connection before it can delete topics or report the end. With the signal handler
+of this module, the JVM waits for the end of Python. The JVM then ends with Python's exit code, as
+at the normal end of a run (`org.apache.spark.deploy.PythonRunner`). After SIGTERM, this exit code
+is 143.
 
 Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
 import from them. Spark recognizes archives of Python packages by the suffixes .zip, .egg and .jar.
@@ -75,8 +76,10 @@ SOURCE = java_source(__package__, NAME)
 _log = logging.getLogger(__name__)
 _NAME = "RedlineTermination"
 _SOURCE = java_source(__package__, _NAME)
-"""Java source without lambdas and type inference, which Janino does not support. The shell has a
-built-in `kill`."""
+"""Source of the Java class that forwards SIGTERM to the driver's Python. The class has no lambdas
+and no type inference, which the compiler Janino does not support. The class sends the signal with
+the shell's built-in `kill`, so that no program `kill` must be installed.
+"""
 
 
 def pass_on_termination(jvm: Any) -> None:
@@ -165,8 +168,9 @@ LOCAL = {
 QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
 """Options for the JVM of a local session. The second compiler of the JVM is off, because it costs
 more CPU time than it saves in a short session with small queries. Without the second compiler,
-opening the tables and twelve appends took 40 instead of 62 CPU-seconds. The JVM gets more memory
-for compiled code, because Spark fills the 48 MB that are the default with one compiler."""
+opening the tables and twelve appends took 40 instead of 62 CPU-seconds. The JVM reserves 192 MB for
+compiled code. With one compiler, the JVM's default is 48 MB, which Spark fills.
+"""
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"
 """Option for the JVM of a local session. On two cores, concurrent collector threads cost more than
@@ -186,17 +190,17 @@ def local_session(
 ) -> SparkSession:
     """A session that reads and writes Delta tables. `close_session` closes the session.
 
-    An active session (in a notebook or on Databricks) is returned. Under spark-submit, the session
-    uses spark-submit's master and settings. Without an active session and without spark-submit,
-    Spark starts as `local[slots]` on the loopback interface, without output on the terminal.
+    If a session is active (in a notebook or on Databricks), the result is the active session. Under
+    spark-submit, the session uses spark-submit's master and settings. In all remaining cases, Spark
+    starts as `local[slots]` on the loopback interface, and writes nothing to the terminal.
 
     Args:
-        slots: number of tasks that can run at once, which is the maximum for a barrier stage; only
-            for local sessions; by default the number of processors, at least 2.
+        slots: number of tasks of a local session that can run at once, which is the maximum for a
+            barrier stage; by default the number of processors, at least 2.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
-        java_options: JVM options that replace the options for `session_archive`. Only for local
-            sessions.
+        java_options: JVM options of a local session, which replace the options for
+            `session_archive`.
 
     Raises:
         ConfigError: Java or Delta's jars are missing, or this release of Spark is not supported.
@@ -390,11 +394,12 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 
 @contextmanager
 def _context_start() -> Iterator[None]:
-    """Keep the current handler of SIGINT while Spark's context is created, and explain failures.
+    """Keep Python's handler of SIGINT while Spark's context is created, and explain failures.
 
     PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
-    like a network error. The current handler raises KeyboardInterrupt. The code that catches
-    KeyboardInterrupt closes the session, which ends the jobs.
+    like a network error. The handler of SIGINT that is set before Spark starts raises
+    KeyboardInterrupt. The code that catches KeyboardInterrupt closes the session, which ends the
+    jobs.
 
     Raises:
         SparkFailedError: Spark did not start.
@@ -412,9 +417,8 @@ def _context_start() -> Iterator[None]:
 
 
 def _log_server_errors(context: SparkContext) -> None:
-    """Log errors of PySpark's own server, instead of printing them as tracebacks.
-
-    The server fails in the middle of a request if the JVM is killed.
+    """Log errors of PySpark's accumulator server, instead of printing them as tracebacks. The
+    accumulator server fails in the middle of a request if the JVM, its client, is killed.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is not None:

@@ -55,7 +55,7 @@ CASES: dict[str, dict[str, Any]] = {
     "nothing sustained": {
         "np_sustained": 0, "load_sustained": 0, "mps": 0.0, "mb_per_s": 0.0,
         "mb_per_s_per_broker": 0.0, "load_low": None, "load_high": None, "latency_p50_ms": None,
-        "latency_p99_ms": None, "latency_p999_ms": None, "notes": ("even 63 were too much",),
+        "latency_p99_ms": None, "latency_p999_ms": None, "notes": ("63 overloaded the cluster",),
     },
     "along partitions": {"axis": "partitions", "load_sustained": 40, "load_overloaded": 48},
 }  # fmt: skip

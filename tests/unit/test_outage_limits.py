@@ -163,7 +163,7 @@ def test_a_hold_without_a_limit_while_catching_up_is_no_answer() -> None:
     for boundary, words in (
         (
             while_catching_up(under, over, over),
-            "40 producers were too much: 2 of 3 windows were overloaded",
+            "40 producers overloaded the brokers: 2 of 3 windows were overloaded",
         ),
         (while_catching_up(INVALID, INVALID), "no window in which brokers caught up was valid"),
         (

@@ -191,7 +191,7 @@ def test_a_hold_that_failed_on_every_load_proves_nothing() -> None:
     failed = at(64, seconds=90.0, steady=True, judgements={"default": over})
     found = SteadyAnswer(limit(), (failed,)).complete(limit(), traffic(64, 1_000, 1_000.0))
     words = steady_words(found)
-    assert words.startswith("steady: not proven; a hold of 64.0 MB/s for 1 min 30 s was not: ")
+    assert words.startswith("steady: not proven; a hold of 64.0 MB/s for 1 min 30 s did not prove ")
     assert words.endswith("the brokers were overloaded")
     assert (found.answer_kind, found.answer_load, found.lasted) == ("upper bound", 0.0, False)
 

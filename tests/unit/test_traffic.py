@@ -80,7 +80,7 @@ REFUSED: list[tuple[str, tuple[str, ...], str]] = [
     ("--np 4 --profile dya", (), "day"),
     ("--np 4", ("workload.np=3",), "has np 3"),
     ("--np 4 --message-bytes 9000000", (), "raise producer.buffer_memory|pool_bytes"),
-    ("--np 4 --cluster example --workload 1kB", (), "hold 4 producers"),
+    ("--np 4 --cluster example --workload 1kB", (), "load it with 4 producers"),
     ("--np 4 --cluster example", (), "--workload is missing; expected one of"),
     ("--np 4 --cluster exampel", (), "the nearest is example"),
     ("", (), "0 of --rate and --np are given"),

@@ -192,7 +192,7 @@ class SideReporter(Reporter):
         self._reporter.report(event)
 
     def confirm(self, question: str) -> bool:
-        """Ask the user through the other reporter."""
+        """Ask the user a question through the reporter that receives the events."""
         return self._reporter.confirm(question)
 
 
@@ -265,8 +265,8 @@ class ComparisonRun(Campaign[int]):
     # --- the plan -----------------------------------------------------------
 
     def forecast(self, case: int) -> Plan:
-        """The plan of the pairs at one message size. Its duration and its bytes are estimated as
-        for a search with the same number of trials.
+        """The plan of the pairs at one message size. The plan's duration and bytes are estimates
+        for a search with as many trials as the pairs have.
         """
         config = self._config.with_workload(message_bytes=(case,))
         plan, one_s, trials = plan_of(config, Path()), trial_s(config.workload), self._effort.trials
@@ -281,14 +281,14 @@ class ComparisonRun(Campaign[int]):
         )
 
     def needed_s(self, turn: Turn[int]) -> float:
-        """Always 0: a message size is begun even if no time of the budget is left. The budget only
-        limits the number of pairs at each size.
+        """Always 0, because each message size begins even if no time of the budget is left. The
+        time budget limits the number of pairs at each message size.
         """
         return 0.0
 
     def starting_s(self, groups: Sequence[Sequence[Turn[int]]]) -> float:
-        """The start time of Spark and the brokers [s]. The sides' brokers start one after the
-        other.
+        """The time that the start of Spark and of the brokers takes [s]. The brokers of side A and
+        the brokers of side B start one after the other.
         """
         clusters = (setup.config.cluster for setup in self._sides.values())
         return SPARK_S + sum(brokers_s(each) + LOOKS_S for each in clusters)
@@ -328,7 +328,7 @@ class ComparisonRun(Campaign[int]):
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[int]]) -> Iterator[None]:
-        """Open the gates of both sides."""
+        """Open the resources for the trials of side A and side B, and close them at the end."""
         self._began_s = time.time()
         self._rigs = {
             side: Rig.open(run.contexts[_name(side)], setup.config.cluster.warm_up_max_s)

@@ -70,8 +70,8 @@ SAME_IN_PARTS = (
     ("producer", "rate_bytes_per_s"),
     ("producer", "rate_records_per_s"),
 )
-"""Keys of a part of a mix that determine the load of a comparison. Both sides must have equal
-values of these keys.
+"""Keys of each part of a mix. Their values determine the load of a comparison, so both sides must
+have equal values.
 """
 
 FULL_WINDOWS = "workload.trial.early_end_error_rate=0"
@@ -187,8 +187,8 @@ def load_sides(
             with `--set`.
 
     Raises:
-        ConfigError: a file, a setting or the axis of the goal's search is invalid. The axis must be
-            scale for a mix, and np for other traffic.
+        ConfigError: a file, a setting or the axis of the goal's search is invalid. The only valid
+            axis is `scale` for a mix, and `np` (the number of producers) for traffic without a mix.
     """
     sides = {}
     for side, spec in specs.items():
@@ -226,8 +226,8 @@ def _require_cluster(spec: str, option: str) -> None:
 
 def _require_producers(config: Configuration) -> None:
     wanted = (
-        "goal.search.axis np, because a comparison varies the number of producers; choose another "
-        "goal"
+        "np, because a comparison varies the number of producers; choose a goal with "
+        "goal.search.axis np"
         if config.workload.mix is None
         else "scale, because a comparison scales all parts of the mix by the same factor; "
         "remove goal.search.axis"

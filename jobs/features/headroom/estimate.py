@@ -76,7 +76,8 @@ History = list[tuple[float, float]]
 
 @dataclass(frozen=True)
 class Production:
-    """The production traffic of an open cluster, read from the cluster's metrics.
+    """The production traffic of a cluster to which redline is connected, read from the cluster's
+    metrics.
 
     Attributes:
         hosts: the metrics of the brokers' hosts.
@@ -212,8 +213,9 @@ NO_LIBRARY = (
 
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
-    """The history of the used share of the limit, from the table rows of earlier calls of the same
-    kind.
+    """The history of the used share of the limit, from the rows that earlier calls of `redline
+    headroom` added to the table. Only rows with the given `is_estimate` count, because an estimate
+    and the limit of a run are not comparable.
     """
     return [
         (row.at_s, 1.0 / row.headroom.times)
@@ -226,7 +228,8 @@ def of_source(production: Production, answer: Answer, today: Today, limits: Indi
     """The history of the resource that is exhausted first: the share of its limit in use, from a
     Prometheus server.
 
-    The history is empty for other sources, and for a resource whose use is measured in bytes.
+    The history is empty if the metrics do not come from a Prometheus server. The history is also
+    empty if the use of the resource is measured in bytes.
 
     Raises:
         NoConclusionError: the server does not answer.
@@ -476,7 +479,7 @@ def rows_of(
 
     Args:
         goal: name of the goal of the limit.
-        where: the name of the cluster, and the open cluster.
+        where: the name of the cluster, and the connection to the cluster.
     """
     name, opened = where
     windows = {each.broker_id: each for each in today.whole.brokers}

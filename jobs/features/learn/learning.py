@@ -44,10 +44,8 @@ SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
-    """The history of the cluster for the evidence, and a sentence with the reason if the history is
-    unknown.
-
-    The history and the sentence are empty if the cluster's file names no Prometheus server.
+    """The cluster's message rate over time for the file of evidence, and the reason if this rate is
+    unknown. The history and the reason are empty if the cluster's file names no Prometheus server.
     """
     if getattr(cluster.broker_source, "server", None) is None:
         return {}, ""
@@ -107,7 +105,9 @@ def profile_file(workload: Path) -> Path:
 
 
 def profile_text(learned: Learned) -> str | None:
-    """The text of the profile; None if the curve is too short."""
+    """The text of the profile file: the message rate over time; None if the learnt rate covers too
+    short a time.
+    """
     points = profile_points(learned.curve, learned.records_per_s)
     if len(points) <= _STEPS_MIN:
         return None
@@ -144,7 +144,7 @@ def workload_text(learned: Learned, evidence: str) -> str:
     top["trial"] = CommentedMap(learned.trial)
     head = [
         "Written by redline learn: the traffic of production, as a workload. Each line ends with",
-        "the source of its figure (seen, fitted or assumed) and the range of the figure;",
+        "the source of the line's figure (seen, fitted or assumed) and the range of this figure;",
         f"{evidence} has the evidence. Scale 1 is {_moment_words(learned)}.",
     ]
     if len(learned.parts) == 1:
@@ -220,11 +220,11 @@ class LearnOrder:
         cluster: name or path of the cluster's file.
         topics: regular expressions. Each topic whose whole name matches an expression is learnt.
         out: path of the workload file to write.
-        bounds: the highest rate and the longest time of the reading.
+        bounds: the highest rate and the longest time at which topics are read.
         moment: which rate of production becomes scale 1: "peak", "mean" or "now".
         parts_max: maximum number of parts of the mix.
         overrides: the `--set` options for the cluster.
-        json_file: another file for the evidence; None for no such file.
+        json_file: the file of `--json`, a copy of the evidence; None to write no copy.
         force: whether existing files are overwritten.
         dry_run: whether to show only the topics and the bounds, without reading.
     """
@@ -244,8 +244,8 @@ class LearnOrder:
 def learn(order: LearnOrder, reporter: Reporter) -> int:
     """Learn the traffic of topics, and write the workload.
 
-    An interrupt during the reading ends the reading. The data that was read before the interrupt is
-    written, and then the interrupt is raised again.
+    An interrupt while topics are read ends the reading. The data that was read before the interrupt
+    is written, and then the interrupt is raised again.
 
     Raises:
         ConfigError: the cluster, the topics or the files are invalid, or this user may not read the

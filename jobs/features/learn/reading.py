@@ -178,7 +178,7 @@ def shares_of(wanted_bytes: Mapping[str, float], bytes_max: float) -> dict[str, 
     If a topic has fewer bytes than its share, the rest is distributed to the other topics.
 
     Args:
-        wanted_bytes: topic → number of available bytes [B].
+        wanted_bytes: topic → number of bytes of the topic that could be read [B].
         bytes_max: maximum number of bytes to read from all topics together [B].
     """
     shares: dict[str, float] = {}
@@ -203,7 +203,7 @@ _CONFIG_KEYS = (
     "retention.bytes",
     "segment.bytes",
 )
-"""Topic properties that the workload or its evidence states."""
+"""Topic properties that redline writes to the learnt workload or to the file of evidence."""
 
 
 def pattern_of(texts: Sequence[str]) -> re.Pattern[str]:
@@ -529,8 +529,8 @@ LOOKUPS_PER_S = 200.0
 LOOKUPS_MAX = 6_000
 """Maximum number of look-ups by time for curves."""
 PARTITIONS_EACH = 4
-"""Maximum number of partitions of a topic whose curve is looked up. The other partitions are
-assumed to have the same curve.
+"""Maximum number of partitions of each topic for which the rate over time is looked up. The topic's
+remaining partitions are assumed to have the same rate over time.
 """
 REQUESTS_MAX = 600
 """Maximum number of requests for curves."""
@@ -545,7 +545,9 @@ _MOVED = (
 Place = tuple[str, int]
 """Topic and partition."""
 Found = tuple[int, float | None]
-"""(Offset, time of its record [s since the epoch]). The offset is -1 if no record was found."""
+"""Result of a look-up: (offset, time of the record at this offset [s since the epoch]). The offset
+is -1 if no record was found.
+"""
 
 
 class OffsetLookup:

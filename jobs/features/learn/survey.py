@@ -40,7 +40,7 @@ _ASSUMED_RECORD_BYTES = 1_000.0
 
 @dataclass(frozen=True)
 class Bounds:
-    """The bounds of the reading.
+    """The bounds within which a survey reads records from topics.
 
     Attributes:
         bytes_per_s: maximum rate of reading [B/s].
@@ -92,8 +92,8 @@ class Surveyor:
     Args:
         topics: the topics from `matching_topics`.
         progress: called with a few words about the current step.
-        clock, now, pause: functions: a monotonic clock [s], the time since the epoch [s], and a
-            wait for some seconds.
+        clock: returns the time of a monotonic clock [s]. now: returns the time since the epoch [s].
+            pause: waits for a time [s].
     """
 
     def __init__(
@@ -178,7 +178,7 @@ class Surveyor:
         each of these partitions to its share of the last day's records.
 
         Args:
-            begins: partition → its offset at the start of the curve's last day.
+            begins: partition → the partition's offset at the start of the last day of `curve`.
         """
         if not curve.step_s:
             return curve, {}

@@ -73,7 +73,7 @@ def settings_of(
 
     Args:
         config: the configuration of the case.
-        load: the fixed load on the goal's axis. A case that searches a limit ignores this load.
+        load: the fixed load on the goal's axis; ignored if the case searches for a limit.
         source: name of the source of the brokers' metrics.
         cluster_id: the cluster's id. The cluster's id is not a setting if each run starts new
             brokers.
@@ -295,7 +295,7 @@ def load_of(
     """
     if case.held is not None:
         return case.held
-    assert case.share is not None, "checked by the suite"
+    assert case.share is not None, "SuiteCase requires a fixed load or a share of a limit"
     share = f"{case.share:g}"
     before = [
         row
@@ -359,8 +359,9 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """The outcome of a night, which depends on the error if there is one, and otherwise on the
-    cases.
+    """The outcome of a night. An error determines the outcome. Without an error, a case with a
+    regression gives the outcome `regression`, and a night without a compared case gives `no
+    conclusion`.
     """
     if error is not None:
         return outcome_of(error)
@@ -575,8 +576,8 @@ class NightRun(Campaign[SuiteCase]):
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the night, which depends on the error if there is one, and otherwise on
-        the cases.
+        """The outcome of the night: the outcome of the error, or without an error the result of the
+        cases.
         """
         return outcome_of_night(self._cases, error)
 

@@ -32,7 +32,7 @@ _FORMS = (
     ("mix: load", "scale"),
     ("mix: load", "share"),
 )
-"""The permitted combinations of keys in a case. The name, and keys with defaults, are not listed.
+"""The permitted combinations of keys in a case, without `name` and without keys that have defaults.
 """
 
 
@@ -45,14 +45,15 @@ class SuiteCase(ConfigModel):
             `np` or `share`.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
-        share: the fixed load as a share of a limit, instead of `np` [ratio]. `share` refers to the
-            newest limit at this message size when the case is first measured. Later nights use the
-            same load.
-        mix: replaces the message size if the workload of the suite is a mix. "limit" searches the
-            highest scale that the cluster sustains; "load" offers the mix at `scale` or `share`.
+        share: the fixed load as a share of a limit, instead of `np` [ratio]. The first measurement
+            of the case multiplies `share` by the newest limit at this message size. Later nights
+            offer the load of this first measurement.
+        mix: replaces the message size if the workload of the suite is a mix. "limit" searches for
+            the highest scale that the cluster sustains; "load" offers the mix at the fixed load
+            that `scale` or `share` states.
         scale: how many times the mix is offered at a fixed load [ratio].
-        repeats: number of valid trials at the fixed load. The figure of the case is the median of
-            these trials.
+        repeats: number of valid trials at the fixed load. The figure of the case is the median over
+            the valid trials.
         compares: the figure of a fixed load that is compared between nights. "handlers": the busy
             time of the brokers' request handlers per MB. "latency_p99": the 99th percentile of the
             latency. "achieved": the acknowledged share of the offered load.
@@ -82,8 +83,8 @@ class SuiteCase(ConfigModel):
 
     @property
     def held(self) -> int | None:
-        """The fixed load, in producers or in percent of a mix; None for a limit, or if the load is
-        a share.
+        """The fixed load from `np` [producers] or from `scale` [% of the mix]; None if the case
+        states neither `np` nor `scale`.
         """
         return self.np if self.scale is None else max(1, round(SCALE_UNITS * self.scale))
 
@@ -116,12 +117,13 @@ class Suite(ConfigModel):
         goal: exactly one goal. The search runs along np, or along scale for a mix.
         set: overrides of keys of the cluster, the workload and the goal. `--set` on the command
             line takes precedence.
-        budget_s: time budget of a night [s]. A case starts only if it is expected to end within
-            this time. `--budget-s` replaces `budget_s`.
+        budget_s: time budget of a night [s]. A case starts only if it is expected to end within the
+            time budget. `--budget-s` replaces `budget_s`.
         min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
             improvement [share].
         history_max: maximum number of earlier nights, the newest ones, from which the mean and the
-            spread are computed. The search for a slow loss also uses older nights.
+            spread are computed. The test for a slow loss, which is a small loss in each night, also
+            uses older nights.
         history_since: nights before this time (UTC) are ignored. Set `history_since` to accept a
             change permanently.
         noise: noise of each case that states no noise of its own.

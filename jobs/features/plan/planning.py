@@ -54,7 +54,8 @@ class Setup:
     Attributes:
         settings: full path of each varied key → its value.
         message_bytes: message size [B].
-        mb_per_s: lower end of the limit's 90 % interval, the lowest value of all repeats [MB/s].
+        mb_per_s: the lowest of the lower ends of the limits' 90 % intervals, over all repeats of
+            the case [MB/s].
     """
 
     settings: Mapping[str, str]
@@ -97,11 +98,12 @@ _KNOWN_OF_PARTS = ("message_bytes", "replication_factor", "consumer_groups")
 
 
 def demand_for(options: Options, limits: Sequence[MeasuredLimit], origin: str) -> Demand:
-    """The demand for these limits. For a mix, the message sizes, the replication factor and the
-    consumer groups come from the limits.
+    """The load to plan for, from the options of `redline plan`. For a mix, the message sizes, the
+    replication factor and the consumer groups come from the limits.
 
     Args:
-        limits: the limits of a run; empty for limits of one kind of traffic without a run.
+        limits: the limits of a run; empty if the user states a limit with `--limit` instead of a
+            run.
         origin: the source of the limits in words, such as `run R`.
 
     Raises:
@@ -148,8 +150,8 @@ def plan_brokers(
         json_file: the file for the answer as JSON; None to write no file.
 
     Raises:
-        ConfigError: `limits_of` or `demand_for` raises the error, or a file cannot be read or
-            written.
+        ConfigError: an option does not suit the limits, the run has no usable limit, or a file
+            cannot be read or written.
     """
     caveat = ""
     if folder is not None:
@@ -256,7 +258,8 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
 
 
 def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
-    """The limits of a run that planning can use. The limit of a mix is its limit along `scale`.
+    """The limits of a run that planning can use. For a mix, planning uses the limit that the run
+    found along the axis `scale`.
 
     Raises:
         ConfigError: the run has several goals and `goal` names none of them, or the run has no
@@ -295,8 +298,8 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
 
 
 def _limit_of(point: Boundary, summary: RunSummary) -> MeasuredLimit:
-    """The limit at a boundary point. The limit of a mix contains the parts of the mix in their
-    proportions.
+    """The limit at a boundary point. For a mix, the limit also states the share of each part in the
+    payload.
     """
     parts = tuple(
         TrafficShare(

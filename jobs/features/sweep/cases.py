@@ -48,7 +48,8 @@ class Experiment(ConfigModel):
         name: the name of the experiment (default: the file's name without .yaml).
         description: the question of the experiment, as a sentence.
         published: the result of a published study, as text; empty without a study.
-        claims: claims of published studies. A sweep compares its own figures with each claim.
+        claims: claims of published studies. The answer of the sweep compares each claim with the
+            figures that the sweep measured.
         asks: the measurement of each case. "limit": the highest sustained load, found by a search.
             "load": the readings at a fixed load. "fill": the time to write the workload's volume.
             "drain": the time in which consumer groups read the volume from the start. "failover":
@@ -61,9 +62,9 @@ class Experiment(ConfigModel):
         quick_axes: fewer values of some axes; applies with --quick.
         quick_repeats: replaces `repeats` with --quick.
         axes: full path of each varied key, as in --set → its values.
-        combine: "grid" combines each value with each value of the other axes. "one at a time"
-            combines each value with the first value of each other axis.
-        cases: replaces axes: the settings of each case, with the same keys in all cases. The
+        combine: "grid" combines each value of an axis with each value of all further axes. "one at
+            a time" combines each value of an axis with the first value of each further axis.
+        cases: the settings of each case, instead of `axes`. All cases have the same keys. The
             optional key `name` is the name of the case.
         cold: for "drain": whether the volume is dropped from the page cache of the testbed's
             machine before consumers read it.
@@ -119,7 +120,7 @@ class Experiment(ConfigModel):
         if len(self.settings) > CASES_MAX:
             raise ValueError(
                 f"the experiment has {len(self.settings):,} cases; expected at most {CASES_MAX}; "
-                "use fewer values, or combine: one at a time"
+                'use fewer values, or add the line "combine: one at a time"'
             )
         return self
 
@@ -163,8 +164,8 @@ class Experiment(ConfigModel):
 
 
 _REMEDIES = {"trials": "set repeats instead"}
-"""Key → the remedy if a measurement does not accept the key. For other keys the remedy is to remove
-the key.
+"""Key → the remedy if a measurement does not accept the key. For a key that is not in this map, the
+remedy is to remove the key.
 """
 
 
@@ -217,7 +218,8 @@ def load_sweep(
         repeats: a number that replaces the repeats of the experiment; None to keep them.
 
     Raises:
-        ConfigError: the file or a case is invalid. The message states the place in the file.
+        ConfigError: the file or a case is invalid. The error's message states the place in the
+            file.
     """
     replaced = {} if repeats is None else {"repeats": repeats}
     experiment, source = load_model(
@@ -258,12 +260,12 @@ def _measurement_of(experiment: Experiment, source: ParsedFile) -> Measurement:
     for key, is_given in given.items():
         if is_given and key not in found.takes:
             raise ConfigError(
-                f"{source.origin((key,))}: {key} is given, and asks is {found.name}, which does "
-                f"not accept {key}; {_REMEDIES.get(key, f'remove {key}')}"
+                f"{source.origin((key,))}: {key} is given together with asks: {found.name}, which "
+                f"does not accept {key}; {_REMEDIES.get(key, f'remove {key}')}"
             )
     if "load" in found.takes and experiment.load is None:
         raise ConfigError(
-            f"{source.origin(('asks',))}: asks is {found.name}, and load is missing; expected "
+            f"{source.origin(('asks',))}: asks: {found.name} is given without load; expected "
             "load: NUMBER; add load"
         )
     return found
@@ -330,9 +332,9 @@ def _require_effect(config: Configuration, settings: Mapping[str, object]) -> No
     without = [key for key in settings if key.startswith("workload.topic.")]
     if without and config.cluster.topics:
         raise ConfigError(
-            f"{without[0]} is varied, and cluster {config.cluster.name} names existing topics, "
-            "whose properties do not change; expected other keys; compare topics instead, as "
-            "values of cluster.topics"
+            f"the experiment varies {without[0]}, and a run does not change existing topics, which "
+            f"cluster {config.cluster.name} names; expected only keys that a run can change; vary "
+            "cluster.topics to compare existing topics"
         )
 
 

@@ -99,9 +99,9 @@ def answer_from(runs: Sequence[Row], points: Sequence[Row], trials: Sequence[Row
     """Combine the table rows of a sweep's runs into the answer of the sweep.
 
     Args:
-        runs: rows of the table `runs`, of all runs of one sweep.
-        points, trials: rows of the table `boundaries`, and rows of `trials` for the runs that have
-            no boundary.
+        runs: rows of the table `runs` for all runs of one sweep.
+        points: rows of the table `boundaries` for these runs.
+        trials: rows of the table `trials` for the runs that have no row in `boundaries`.
     """
     recorded = [row["measurement"] for row in runs if row.get("measurement")]
     asks = recorded[0] if recorded else inferred_measurement(bool(points), trials, "done")

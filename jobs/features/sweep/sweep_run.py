@@ -143,7 +143,7 @@ class SweepRun(Campaign[ExperimentCase]):
 
     @contextmanager
     def opened(self, run: RunState, group: Sequence[Turn[ExperimentCase]]) -> Iterator[None]:
-        """Open the brokers of a group of cases. With the first group, also start Spark."""
+        """Open the brokers that a group of cases loads. The first group also starts Spark."""
         cluster, open_spark = group[0].case.config.cluster, partial(self._open_spark, run.order)
         with ExitStack() as brokers:
             self._cluster = open_cluster(cluster, run.order.reporter, brokers, open_spark)
@@ -161,12 +161,12 @@ class SweepRun(Campaign[ExperimentCase]):
         self._stack.callback(self._session.tables(order.tables_or_default).close)
 
     def _folders(self, run: RunState, turn: Turn[ExperimentCase]) -> list[Path]:
-        """The run folders of this turn, in the order of the attempts."""
+        """The run folders of a case in one repeat, in the order of the attempts."""
         return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
 
     def take_over(self, run: RunState, turn: Turn[ExperimentCase]) -> bool:
-        """Add the results of this turn's finished run; False if no run of this turn has
-        finished.
+        """Add the results of a case in one repeat if an earlier process finished its run; False if
+        no run of this case and repeat has finished.
         """
         found = (finished(folder) for folder in self._folders(run, turn))
         summary = next((each for each in found if each is not None), None)
