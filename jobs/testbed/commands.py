@@ -164,7 +164,7 @@ def disk_lines(spec: Spec) -> list[str]:
         return []
     together = spec.disk.write_bytes_per_s * spec.brokers / 1e6
     disks = "disk" if spec.brokers == 1 else f"{spec.brokers} disks"
-    limit = f"  planted limit      {together:g} MB/s for the {disks}, divided by the number of "
+    limit = f"  limit of disks     {together:g} MB/s for the {disks}, divided by the number of "
     return [
         f"  planted disks      {spec.disk.words()}; by loop devices and {RATE_FILE.name}",
         f"{limit}replicas, including headers of records and batches",
@@ -185,11 +185,11 @@ def link_lines(state: State) -> list[str]:
     lines = [f"  link               {link.words()}; {seen}"]
     if link.rate is not None:
         lines.append(
-            f"  rate of the link   bursts of {link.rate_burst_bytes:,} B, "
-            f"a queue of {link.rate_queue_bytes:,} B"
+            f"  rate of the link   bursts of at most {link.rate_burst_bytes:,} B, and a queue of "
+            f"at most {link.rate_queue_bytes:,} B"
         )
         lines.append(
-            f"  planted limit      {link.rate} from the producers to all brokers together, "
+            f"  limit of the link  {link.rate} from the producers to all brokers together, "
             "including headers of records, batches, requests and packets"
         )
     return lines
@@ -254,7 +254,7 @@ def status_lines(reports: Sequence[DetachedTestbed], failed: Sequence[Path]) -> 
     lines = []
     for report in reports:
         state, spec = report.state, report.state.spec
-        kind = "ends with its command" if spec.owned else "runs until `redline testbed down`"
+        kind = "stops when its command ends" if spec.owned else "runs until `redline testbed down`"
         if not report.is_alive:
             lines.append(f"{_title(state)}: crashed; `redline testbed down` cleans it up")
             continue

@@ -67,7 +67,7 @@ class VaryingDelay:
 
 @dataclass
 class PacketCounts:
-    """The packets of one direction since its start.
+    """Counts of the packets that went in one direction since the start of the link's process.
 
     Attributes:
         packets, bytes: number and total size of the forwarded packets.

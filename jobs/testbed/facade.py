@@ -136,9 +136,8 @@ def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
 
 
 def pids_behind(network_namespace: str) -> Callable[[], Mapping[int, int]] | None:
-    """A function that returns the process ids of the testbed whose clients use this namespace. The
-    returned function's result is node id → process id. The result is None if no testbed of this
-    machine has the namespace.
+    """A function that returns node id → process id for the testbed whose clients connect from a
+    network namespace; None if no testbed of this machine has the namespace.
 
     Args:
         network_namespace: file of the network namespace; empty for no namespace.

@@ -217,7 +217,8 @@ class Testbed:
 
         Args:
             is_hasty: whether the brokers are killed at once.
-            reason: the failure of the owner, which keeps the logs; empty to delete the logs.
+            reason: the error with which the testbed's owner stopped. If there is an error, the logs
+                are kept. If the text is empty, the logs are deleted.
         """
         with self._lock:
             if self._is_stopped:

@@ -46,12 +46,12 @@ def limit_lines(spec: Spec) -> list[str]:
     lines = []
     for broker, stated_ms in spec.produce_handler_ms.items():
         if not stated_ms:
-            lines.append(f"  planted, broker {broker}  no limit: 0 ms in a produce request")
+            lines.append(f"  limit of broker {broker}  none: 0 ms are added to a produce request")
             continue
         per_s = HandlerTime(stated_ms, handlers=handlers).requests_per_s(idle_min)
         lines.append(
-            f"  planted, broker {broker}  {per_s:,.1f} produce requests/s at most: "
+            f"  limit of broker {broker}  {per_s:,.1f} produce requests/s at most: "
             f"{handlers} {'handler' if handlers == 1 else 'handlers'} x {1 - idle_min:.2f} / "
-            f"{stated_ms:g} ms, without a request's own processing time"
+            f"{stated_ms:g} ms; a request's own processing time is not included"
         )
     return lines

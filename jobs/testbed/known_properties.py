@@ -1,8 +1,9 @@
 """The check of broker properties against the property names of a Kafka version.
 
 A broker ignores an unknown property, and even reports it as part of its configuration. Therefore a
-JVM reads the definition in the class `kafka.server.KafkaConfig` of this version. This JVM starts no
-broker. The definition also has internal properties, which Kafka's documentation does not have.
+JVM reads the property names from the class `kafka.server.KafkaConfig` of the Kafka version. This
+JVM starts no broker. The class `KafkaConfig` also has internal properties, which Kafka's
+documentation does not have.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ def require_known(names: Collection[str], version: str) -> None:
 def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
     """The properties of a profile without the names that this Kafka version does not know.
 
-    One profile can thus be used for all releases. A release needs no property that it does not
-    know.
+    One profile can thus be used for all releases of Kafka: a release works without the properties
+    that only later releases know.
 
     Raises:
         ConfigError: a name is known neither in this release nor in the default release.

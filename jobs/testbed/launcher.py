@@ -114,7 +114,8 @@ def start(  # noqa: PLR0913 - callers name all but the first
     """Start a testbed, and return once every broker is ready.
 
     Args:
-        profile: a profile, a file of conf/testbed by its name without .yaml, or a path.
+        profile: a `Profile`, the name of a file in conf/testbed without .yaml, or the path of a
+            file.
         brokers: number of brokers, 1 to 5; by default the profile's number.
         kafka_version: release of Kafka; by default the profile's release.
         overrides: broker property by Kafka's name, or key of the profile such as `heap_mb` and

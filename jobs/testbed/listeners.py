@@ -3,10 +3,10 @@
 Brokers and the supervisor always use the plain listener, so that a secured testbed starts,
 replicates and is monitored like any other testbed.
 
-The keys, certificates and users of a secured testbed are created at its start and deleted at its
-end. These credentials protect only a testbed on the loopback interface. The credentials are
-nevertheless handled like secrets: only the owner can read the files, and no command line contains a
-credential.
+The credentials of a secured testbed (keys, certificates and users) are created at its start and
+deleted at its end. The credentials of a testbed protect only brokers on the loopback interface. The
+credentials are nevertheless handled like secrets: only the owner can read the files, and no command
+line contains a credential.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class SecurityFiles:
 
     Attributes:
         ca: PEM file of the authority that signed the certificates.
-        broker, client: PEM files, each with a private key and its certificates.
+        broker: PEM file with the private key of all brokers and its certificates.
+        client: PEM file with the private key of clients and its certificates.
         username, password, token: files with the credentials of the only user; the token is an
             unsecured JWT.
         jmx_password, jmx_access, jmx_tls: files for the JVM's options of JMX.

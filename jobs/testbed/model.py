@@ -323,7 +323,8 @@ class State(Layout):
     def network_namespace(self) -> str:
         """The file of the namespace from which clients reach the brokers over the link.
 
-        The path is empty if there is no link, or if the delay line does not run.
+        The path is empty if the testbed has no emulated link, or if the process that delays the
+        link's packets does not run.
         """
         pids = (each.pid for each in self.processes if each.node_id == LINE_ID)
         return next((f"/proc/{pid}/ns/net" for pid in pids), "")

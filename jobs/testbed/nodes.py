@@ -342,7 +342,7 @@ class Nodes(Layout):
             command = spark_command(spec, node, self.spark[0])
             options["environment"] = spark_environment(spec, node, jvm_environment(os.environ))
         elif isinstance(node, LineNode):
-            assert devices is not None and spec.link is not None, "a delay line has a link"
+            assert devices is not None and spec.link is not None, "LineNode needs a link"
             counts, marker = line_counts(node), f"{MARKER}{spec.id}"
             command = line_command(spec.link, devices.tuns, counts, marker)
             options |= {"namespace": devices.generator, "inherited": devices.tuns}
@@ -372,7 +372,8 @@ class Nodes(Layout):
 
         Every listener and JMX port must accept connections. Every broker must report exactly the
         running brokers as registered and unfenced. The Spark master must accept connections, and
-        must have registered all started workers. The link must pass a connection.
+        must have registered all started workers. A client must be able to reach a broker over the
+        emulated link, if there is one.
         """
         up = [node for node in self.nodes if not self.processes[node.node_id].is_down_on_purpose]
         for node in up:
@@ -416,7 +417,7 @@ class Nodes(Layout):
         return workers_problem(started, _PROBE_TIMEOUT_S) if started else None
 
     def kill_all(self) -> None:
-        """Kill and reap every process, and remove the planted disks."""
+        """Kill and reap every process, and remove the simulated disks of the brokers."""
         lift_rates(self._folder)
         for process in self.processes.values():
             process.signal(signal.SIGKILL)

@@ -8,8 +8,9 @@ ABI/testing/sysfs-class-bdi (`max_bytes`, `strict_limit`).
 log dirs ─ ext4 ─ loop device ─ loop device with a write rate ─ disk.img, a file
 ```
 
-The kernel throttles writes before a request starts, so the throttled device is never busy. The
-upper device waits for the throttled device, and has the busy time and the queue of a slow disk.
+The kernel throttles writes before a request starts, so the throttled device is never busy. The loop
+device under ext4 waits for the throttled device. The loop device under ext4 therefore has the busy
+time and the queue of a slow disk.
 
 iproute2 creates the network namespaces and devices of a link. The namespaces have no names: a
 namespace and its devices exist only while a process runs in the namespace or has the namespace's
@@ -20,9 +21,9 @@ file open. The kernel removes the namespaces once the testbed's processes have e
  CONTROL  (root) ─ veth ─ (control)  BROKERS  (link0) ─ delay line ─ (link0)  GENERATOR
 ```
 
-Brokers listen on only one address. This machine reaches the address over the veth, and the
-generator's namespace reaches it over the link. A run's driver and monitoring therefore do not load
-the link.
+Brokers listen on only one address. This machine reaches the brokers' address over the veth, and the
+generator's namespace reaches the brokers' address over the link. A run's driver and monitoring
+therefore do not load the link.
 """
 
 from __future__ import annotations
@@ -102,7 +103,8 @@ class LoopDevice:
 
     Attributes:
         name: name of the device, such as `loop0`.
-        backing: path of the file, or of the lower device, with the device's content.
+        backing: path of the file that stores the data of the loop device; the file can be another
+            loop device.
     """
 
     name: str

@@ -123,8 +123,8 @@ class Profile(ConfigModel):
         link: emulated link between brokers and clients; if not given, the loopback interface.
         disk: planted disk of each broker, with a stated write rate; if not given, the machine's
             disk.
-        broker: Kafka's name of a broker property → value. The controller has these properties, too,
-            because it applies the defaults of new topics.
+        broker: Kafka's name of a broker property → value. The controller also gets the broker
+            properties, because the controller applies the defaults of new topics.
         controller: Kafka's name of an additional property of the controller → value.
     """
 
@@ -299,7 +299,8 @@ def adapt(
         kafka_version: any release, 2.8.0 or later.
         overrides: key → value. A key has one of these forms: a key of the profile (`heap_mb`), a
             key of its link (`link.delay`), a key of its disk (`disk.write_rate`), or Kafka's name
-            of a broker property. YAML's rules apply to texts.
+            of a broker property. For keys of the profile, its link and its disk, a text such as `3`
+            or `true` becomes a number or a boolean, as in YAML.
 
     Raises:
         ConfigError: a value is not valid for its key, or the property is one that only the launcher

@@ -30,8 +30,10 @@ WORKER_MEMORY_MB = 1_024
 """Memory of a worker for executors, enough for one executor of Spark's default size [MiB]."""
 
 TESTBED_VARIABLE = "REDLINE_TESTBED"
-"""Environment variable with the testbed's id. Executors and Python workers inherit the variable;
-their command lines cannot have the id, because Spark determines them."""
+"""Environment variable with the testbed's id. Executors and Python workers inherit this variable.
+The command lines of executors and Python workers cannot contain the id, because Spark determines
+these command lines.
+"""
 
 _HEAP_MB = 256
 _CLEANUP_INTERVAL_S = 60
@@ -120,7 +122,7 @@ def spark_command(spec: Spec, node: SparkNode, master: SparkNode) -> list[str]:
 
 
 def spark_environment(spec: Spec, node: SparkNode, environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a Spark process; its executors inherit the environment.
+    """The environment variables of a Spark master or worker, which a worker's executors inherit.
 
     Args:
         environ: environment of this process, without JVM options.

@@ -34,7 +34,7 @@ ARCHIVE_STOP_S = 60.0
 
 
 DISK_RESERVE_BYTES = 500_000_000
-"""Free space of the file system below which the testbed stops [B]."""
+"""Minimum free space of the file system [B]. With less free space, the testbed stops."""
 
 
 class StopRequestedError(Exception):
@@ -42,7 +42,8 @@ class StopRequestedError(Exception):
 
     Attributes:
         is_hasty: True if the brokers are killed at once.
-        reason: the failure of the owner, which keeps the logs; empty without a failure.
+        reason: the error with which the testbed's owner stopped; empty without an error. If there
+            is an error, the logs are kept.
     """
 
     def __init__(self, *, is_hasty: bool = False, reason: str = "") -> None:

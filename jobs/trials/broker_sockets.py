@@ -204,7 +204,9 @@ class BrokerSockets:
         self._last_s = 0.0
 
     def watch(self, load: RunningLoad) -> AbstractContextManager[None]:
-        """Count the traffic in the windows of a load while the block lasts."""
+        """Count the traffic at the brokers' sockets in the windows of a load, until the returned
+        context manager ends.
+        """
         if not self._is_possible:
             return nullcontext()
 

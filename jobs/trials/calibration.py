@@ -1,5 +1,6 @@
-"""The planted limit of a testbed, which is measured once in a run and compared with the found
-limits.
+"""The planted limit of a testbed: the limit that follows from the service times of requests in the
+testbed's profile. A run measures the service times once, and compares the planted limit with the
+limits that it finds.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Calibration:
     """The handler times of a testbed's brokers, and the limit that follows from these times.
 
     Nothing is measured if the brokers have no stated handler times, or if the search varies neither
-    producers nor the scale of a mix. Planted rates of disks and links need no measurement.
+    producers nor the scale of a mix. The limit from a simulated disk or link needs no measurement,
+    because the profile states the rate.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,8 @@
 """The canaries: a small producer and a small consumer on a topic with one partition on each broker.
 
-The canaries start before the first load and stop at the end of the run. Their latencies show how a
-load affects other clients. Canaries send few records, so that they do not load the brokers.
+The canaries start before the first load and stop at the end of the run. The latencies of the
+canaries show how a load affects other clients. Canaries send few records, so that they do not load
+the brokers.
 """
 
 from __future__ import annotations
@@ -245,8 +246,8 @@ def open_canaries(
     warn: Callable[[str], None],
     mark: Mapping[str, str],
 ) -> Canaries | None:
-    """Create the canaries' topic and start the canaries; the stack stops them and deletes the
-    topic.
+    """Create the canaries' topic and start the canaries. The exit of `stack` stops the canaries and
+    deletes the topic.
 
     If the cluster refuses the topic, the result is None, and the user gets a warning.
 

@@ -46,10 +46,11 @@ class TrialHistory:
         series: the readings of the finished trials over time.
         warm_up: the reading of the last warm-up, which the rows of later trials contain; empty
             before the first warm-up.
-        series_doubt: the reason why the exporters' series are not proven; empty if they are proven,
-            None before the first load.
-        idle_unproven: broker id → idle fraction that a trial must go below to prove the broker's
-            series of the idle time [ratio]; only brokers whose series is unproven.
+        series_doubt: the reason why no load has shown that the exporters' series are correct; empty
+            if a load has shown it, None before the first load.
+        idle_unproven: broker id → an idle fraction of the request handlers [ratio]. A trial with a
+            lower idle fraction shows that the broker's series of the idle time is correct. The map
+            contains only brokers whose series of the idle time the first load has not tested.
     """
 
     numbers: Iterator[int] = field(default_factory=partial(count, 1))
@@ -61,7 +62,7 @@ class TrialHistory:
 
     @property
     def series_caveats(self) -> tuple[str, ...]:
-        """Sentences about each series of the exporters that no load has proven."""
+        """A sentence about each series of the exporters that no load has shown to be correct."""
         shown = {
             window.broker_id
             for trial in self.trials
@@ -73,8 +74,8 @@ class TrialHistory:
         found = [self.series_doubt] if self.series_doubt else []
         if left:
             found.append(
-                f"no load was large enough to show that {HANDLER_IDLE_NS}, whose series was found "
-                f"on the exporters' pages, falls under load ({named_brokers(left)})"
+                f"the series that the run chose on the exporters' pages for {HANDLER_IDLE_NS} is "
+                f"not tested, because no load lowered the idle time enough ({named_brokers(left)})"
             )
         return tuple(found)
 

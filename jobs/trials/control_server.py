@@ -144,8 +144,8 @@ number of expected tasks. Each connection takes a file descriptor of the driver;
 further connections at once.
 """
 _BACKLOG = 1_024
-"""Number of connections that may wait in the kernel until the server accepts them, because all
-tasks of a stage connect at once.
+"""Maximum number of connections that wait in the kernel until the server accepts them. This number
+must be large, because all tasks of a stage connect at once.
 """
 _NAMED_MAX = 5
 PIECES_MAX = 10_000
@@ -225,9 +225,11 @@ class TaskChannel:
         return max(self._starts_s.values(), default=None)
 
     def acked(self) -> list[tuple[float, int]]:
-        """List (seconds since the window's start, records that all tasks acknowledged since then).
+        """The acknowledged records of all tasks over time, as (time since the window's start [s],
+        number of records acknowledged from the window's start until this time).
 
-        The list is sorted by time, and contains only times for which every task has sent a report.
+        The result is sorted by time, and contains only times for which every task has sent a
+        report.
         """
         return self._acked.of_current_window()
 
@@ -270,8 +272,8 @@ class TaskChannel:
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window once the load has lasted for this time, which must be longer
-        than the load has lasted so far.
+        """Begin the measured window as soon as the load has lasted for `warmup_s`. This time must
+        still be in the future.
 
         Args:
             warmup_s: time from the start of the load to the start of the window [s].

@@ -3,11 +3,13 @@
 An overload harms other clients of the brokers, so its window ends as soon as the verdict is
 certain. A load that seems sustained needs a longer window, in which a lagging follower would leave
 the ISR. If brokers acknowledge far less than the offered load, or if their handlers have no idle
-time, the load is far above the limit. The window of a load far above the limit begins during the
-warm-up, and has only as many slices as are necessary to compute a standard deviation.
+time, the load is far above the limit. The window of such an overload begins during the warm-up, so
+that the load ends sooner. The window of such an overload is also shorter: it has only as many time
+slices as are necessary to compute a standard deviation.
 
-A held load usually lasts for its full length. On brokers with other clients, an overload that lasts
-for `search.overload_max_s` ends the held load; see `overload_lasts`.
+A held load stays the same for several windows, or for one long window. A held load usually lasts
+for its full length. On brokers with other clients, an overload that lasts for
+`search.overload_max_s` ends a held load; see `overload_lasts`.
 """
 
 from __future__ import annotations
@@ -26,12 +28,15 @@ from search.model import Verdict
 from search.signals import SATURATED_IDLE
 
 HELD_RULE = StopRule()
-"""The stop rule for a held load, which ends early only if it is an overload."""
+"""The stop rule for a load that stays the same for several windows, or for one long window. The
+stop rule ends such a load early only if the load is an overload.
+"""
 OTHERS_ERROR_RATE = 0.3
-"""Minimum `StopRule.error_rate` of trials on brokers with other clients. With this rate, the window
-of an overload ends after about two thirds of its slices. In simulations, this rate caused no more
-wrong verdicts than a rate of 0.01, because the rate is divided among many checks with correlated
-results.
+"""Minimum `StopRule.error_rate` of trials on brokers with other clients: the accepted probability
+that the early verdict is wrong. With an error rate of 0.3, the window of an overload ends after
+about two thirds of its time slices. In simulations, an error rate of 0.3 caused no more wrong
+verdicts than an error rate of 0.01. The reason is that the stop rule divides the error rate among
+many checks with correlated results.
 """
 SAMPLES_OVER = 2.5
 """Number of sampling intervals over which the handlers' idle time is measured if samples
@@ -48,8 +53,8 @@ def overload_lasts(load: RunningLoad, now_s: float) -> bool:
     goal.
 
     The last `search.overload_max_s` seconds are judged like a trial of this length. A testbed has
-    no other clients, so its brokers may be overloaded for longer. Missing records are not judged if
-    the load grows or is uneven.
+    no other clients, so its brokers may be overloaded for longer. The number of acknowledged
+    records is not judged if the offered load grows or is uneven.
 
     Args:
         load: the running load.
@@ -100,8 +105,8 @@ class EarlyEnd:
 
     Args:
         load: the running load.
-        may_begin_early: whether the window of a load far above the limit may begin during the
-            warm-up, with fewer slices.
+        may_begin_early: whether the window may begin during the warm-up, with fewer time slices, if
+            the load is far above the limit.
 
     Attributes:
         kept_overloaded_s: time for which the brokers were overloaded until a held load was ended
@@ -136,7 +141,8 @@ class EarlyEnd:
         return self.load.looked_at("early-end", self.look, self._phases.sample_interval_s / 2)
 
     def look(self, now_s: float) -> float | None:
-        """Check the load once, and begin or end the window if its begin or its end is due.
+        """Check the load once. Begin the window if it may begin early, and end the window if the
+        verdict is certain.
 
         Args:
             now_s: the driver's time [s since the epoch].

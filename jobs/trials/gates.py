@@ -50,8 +50,9 @@ FRESH_S = 3.0
 """Time after a successful check for which the brokers are not checked again [s]."""
 
 FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
-"""Time for which the load of other clients is measured before the run [s]: `FIRST_LOOK_S` if they
-have no load, otherwise `LOOK_MAX_S`."""
+"""Time for which the load of other clients is measured before the run [s]: `FIRST_LOOK_S` if other
+clients cause no load, otherwise `LOOK_MAX_S`.
+"""
 RENEWAL_S = 10.0
 """Time for which the load of other clients is measured after a trial in which it changed [s]."""
 OTHERS_PATIENCE_S = 15.0
@@ -69,7 +70,7 @@ LEVEL_S = 600.0
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
 """A broker is cold before the run's first load if it has run for a shorter time or has answered
-fewer produce requests. The JVM compiles a method after some thousand calls.
+fewer produce requests. The JVM compiles a method after several thousand calls.
 """
 
 
@@ -158,10 +159,12 @@ class Gates:
         self._baselines = {window.broker_id: Baseline.of(window) for window in windows}
 
     def renew_level(self) -> None:
-        """Measure the load of other clients and the idle time of the brokers again, after a change.
+        """Measure the load of other clients and the idle time of the brokers again, after the load
+        of other clients has changed.
 
-        Earlier readings are kept for the length of the new measurement, but at least one reading,
-        so that the usual load includes the load before and after the change.
+        The newest earlier readings are kept, up to the length of the new measurement. At least one
+        earlier reading is kept. The usual load of other clients therefore includes their load
+        before and after the change.
         """
         looks = self.last_load.looks
         while len(looks) > 1 and sum(each.duration_s for _, each in looks) > RENEWAL_S:
@@ -234,8 +237,8 @@ class Gates:
         """Lowest idle fraction of any broker's request handlers without the run's load [ratio].
 
         The fraction was measured before the run, or later after a change in the load of other
-        clients. The result is 1 if the idle fraction is unknown. It is also 1 on brokers without
-        other clients, because the measurement of these brokers takes only a second.
+        clients. The result is 1 if the idle fraction is unknown. On brokers without other clients,
+        the result is always 1, because the measurement of such brokers takes only a second.
         """
         if not self.is_shared:
             return 1.0
@@ -269,8 +272,8 @@ class Gates:
         return found
 
     def warm(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Warm up cold brokers, also before the search chooses its first load; return the reasons
-        why they are not at rest.
+        """Warm up cold brokers; return the reasons why the brokers are not at rest. A search calls
+        this method before the search chooses its first load.
         """
         reasons = self._rest_reasons()
         brokers = brokers_of(self.source)
@@ -357,7 +360,7 @@ class Gates:
     def _have_others_risen(
         self, look: tuple[Sequence[BrokerSample], Sequence[BrokerSample]]
     ) -> bool:
-        """Whether other clients loaded the brokers between two polls more than usual.
+        """Whether other clients loaded the brokers more than usual between two polls.
 
         The result is False while brokers still process waiting requests, because these may be
         requests of the run.
@@ -439,8 +442,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
 
 
 def _report_unguarded(context: RunContext, level: Level | None) -> None:
-    """Report each harm to other clients that no guard watches, and the reason; with `fail_closed`,
-    refuse the run.
+    """Report each kind of harm to other clients that the guards cannot watch, and the reason; with
+    `fail_closed`, refuse the run.
     """
     limits, report = context.guards.limits, context.reporter.report
     if limits.others_fall_max and level and level.is_notable and not level.is_guarded:

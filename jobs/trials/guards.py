@@ -33,8 +33,9 @@ from metrics.units import format_some, format_volume
 
 INTERVAL_S = 1.0
 INTERVAL_MAX_S = 5.0
-"""Interval between two checks while a load runs [s]. If a check takes longer, the next check begins
-later."""
+"""Interval between two checks while a load runs [s]: `INTERVAL_S`, or 3 times the duration of a
+slow check, but at most `INTERVAL_MAX_S`.
+"""
 
 BRAKE_INTERVAL_S = 1.0
 """Interval between two checks for the stop topic [s]; each check is one small request."""
@@ -150,8 +151,9 @@ class Guards:
         used_share_default: default of the goal's key `disk_used_share_max` [ratio].
         owner: returns topic → bounds of the cluster's owner; no bounds by default.
         times: the times at which loads are allowed; at any time by default.
-        serving: returns the ids of the brokers in service; None if a missing replica ends the run,
-            as on a cluster without other users.
+        serving: returns the ids of the brokers in service. With this function, the run can wait for
+            a missing broker. None on a cluster without other users, where a missing replica ends
+            the run.
         groups: consumer groups of other clients, whose lag is watched; None without such groups.
 
     Attributes:
@@ -159,14 +161,14 @@ class Guards:
         absence: the brokers that left the cluster, for which the run waits; None if it does not
             wait for brokers.
         canaries: the clients that measure how long other clients wait; None without canaries. The
-            caller opens them after the guards.
+            caller opens the canaries after the guards.
         tripped: the reason why the run has to stop; None if it may continue.
         spent_bytes: payload that the run has written, all replicas counted [B].
         owner_bounds: topic → the owner's bounds, from the last reading.
         loaded_until_s: end of the last load [s since the epoch]; None before the first load.
 
     Raises:
-        ConfigError: the bounds of an owner cannot be read or are malformed.
+        ConfigError: the bounds in a topic of the cluster's owner cannot be read or are malformed.
         AdminError: the cluster does not answer.
     """
 
@@ -307,7 +309,7 @@ class Guards:
             self.stop(str(error))
         else:
             if changed:
-                self.warn(f"{self.owner_words or 'the cluster has no owner'}, from now on")
+                self.warn(f"{self.owner_words or 'no bounds of an owner apply'}, from now on")
                 self.stop(self.cap_violation(pattern))
             if self.times.owner_hours:
                 self.stop(self.times.refusal(time.time(), 0.0))
@@ -417,10 +419,10 @@ class Guards:
             room = self._room(each)
             if each.is_known and adds > room:
                 return (
-                    f"the next load can add {format_volume(adds)} to {each.words}, where "
-                    f"{format_volume(max(0.0, room))} may be written: "
-                    f"{format_volume(each.usable_bytes)} are free, and the guards reserve a part "
-                    "of the free space; lower topic.config.retention.bytes, shorten the load, or "
+                    f"the next load can add {format_volume(adds)} to {each.words}; expected at "
+                    f"most {format_volume(max(0.0, room))}, because "
+                    f"{format_volume(each.usable_bytes)} are free and the guards reserve a part of "
+                    "the free space; lower topic.config.retention.bytes, shorten the load, or "
                     "free disk space"
                 )
         return None
@@ -451,13 +453,13 @@ class Guards:
     def settle(self, pattern: TrafficPattern, client: ClientWindow | None) -> None:
         """Add the payload of a load that has ended to the payload that the run has written.
 
-        A lost lock stops the run, too, because another run may have loaded the cluster at the same
-        time, so that the measurement is not valid.
+        If the lock of the cluster is lost, the run also stops. Without the lock, another run may
+        load the cluster at the same time, and the measurement is then not valid.
 
         Args:
             pattern: the traffic of the load.
-            client: the counts of the clients; None if they are lost, so that the planned payload
-                counts.
+            client: the counts of the clients; None if these counts are lost. In this case, the
+                planned payload is added.
         """
         self._check_lock()
         planned, seen = pattern.planned_bytes, self._under_way_bytes
@@ -612,8 +614,8 @@ class Guards:
             unseen_s = self.clock() - self._brake_seen_s
             what = " or ".join(sorted(self._stop_topics))
             words = (
-                f"no broker has answered for {unseen_s:.0f} s whether the topic {what} exists "
-                f"({self._brake_errors} requests failed): {error}"
+                f"for {unseen_s:.0f} s, no broker has answered the question whether the topic "
+                f"{what} exists ({self._brake_errors} requests failed): {error}"
             )
             if unseen_s > BLIND_S:
                 self.stop(words)
@@ -674,8 +676,8 @@ class Guards:
         for name in self._stop_topics:
             if self.health.has_topic(name, broker):
                 return (
-                    f"the topic {name} exists, by which an operator stops all runs; delete the "
-                    "topic before the next run"
+                    f"the topic {name} exists, which an operator creates to stop all runs; delete "
+                    "the topic before the next run"
                 )
         return None
 
@@ -818,7 +820,9 @@ class Guards:
     def _others_under_replicated(
         self, lacking: Callable[[], float | None] | None = None
     ) -> Partitions:
-        """The under-replicated partitions of other clients, read anew only if a reading is due."""
+        """The under-replicated partitions that do not belong to the run. The brokers are asked
+        again only if the last answer is too old.
+        """
         if not self.limits.other_topics:
             return frozenset()
         asks_otherwise = self._watches_disks or self.absence is not None  # detects silent brokers
@@ -880,8 +884,8 @@ class Guards:
             )
         elif not watched and self.health.hidden_topics() is None:
             self.require_or_warn(
-                "this user may not describe the cluster, and sees no consumer groups of other "
-                f"clients, {blind}; {acl} and on the cluster, or set guards.others_lag_s_max: null"
+                "this user sees no consumer groups of other clients and may not describe the "
+                f"cluster, {blind}; {acl} and the cluster, or set guards.others_lag_s_max: null"
             )
         self.groups = groups if watched else None
 

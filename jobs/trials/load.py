@@ -44,7 +44,7 @@ sends the start signals one after another, and tasks may share cores.
 
 SLOTS_WAIT_S = 180.0
 """Longest wait for the slots of a load after the loss of an executor, until Spark has started
-another executor [s]. In conf/spark/submit.properties, Spark has the same limit.
+another executor [s]. The file conf/spark/submit.properties makes Spark wait for this time, too.
 """
 
 LOST_HEARD_S = 2.0
@@ -57,8 +57,8 @@ Watch = Callable[[TaskChannel], AbstractContextManager[object]]
 
 
 class GeneratorError(RedlineError):
-    """A load failed: Spark could not run its stage to the end, for example because an executor was
-    lost, or a task could not run, for example because it could not reach a broker.
+    """A load failed, because Spark could not run the stage of the load to its end, or because a
+    task failed. For example, an executor was lost, or a task could not reach a broker.
     """
 
 
@@ -143,7 +143,7 @@ class Generator:
             empty for the namespace of the executors.
         interface_speeds: network interface → its speed [B/s]; only interfaces whose speed the
             system does not show.
-        report: receives a sentence if a load has to wait for slots.
+        report: receives a sentence if a load has to wait until Spark can run all tasks at once.
         name_prefix: the value of `cluster.name_prefix`.
 
     Attributes:

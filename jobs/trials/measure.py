@@ -1,6 +1,7 @@
 """Trials on real brokers: a trial is prepared, offers its load, is sampled, judged and stored.
 
-A trial is a load with one window, or one window of a load with several windows without a gap.
+A load has one measured window, or several windows without a gap between them. Each window is a
+trial.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ LOOK_S = 0.25
 """Interval between two checks of the followers, and of the end of a window [s]."""
 
 SAMPLES_AFTER = 2.0
-"""A number of sampling intervals. For at most this number of intervals after the end of a window,
-the run waits for further samples. The samples of the same number of intervals before the end are
-kept for the next window. Each window thus has samples on both sides of its edges.
+"""Number of sampling intervals around the end of a window. After the end of a window, the run waits
+at most for this number of intervals for further samples. The samples of this number of intervals
+before the end are kept for the next window. Each window thus has samples on both sides of its
+edges.
 """
 
 
@@ -124,8 +126,9 @@ class Rig(AbstractContextManager["Rig"]):
             load: load of the trial on the goal's axis.
             reason: purpose of the trial, shown as progress.
             trials_left: number of remaining trials, this one included.
-            config: configuration of the trial, on the same topic; the run's configuration by
-                default.
+            config: configuration of the trial; the run's configuration by default. If the topic
+                settings are those of the previous trial, the trial uses the topic of the previous
+                trial.
             stop: kills a broker in the window; None to kill no broker.
 
         Raises:
@@ -169,10 +172,12 @@ class TrialMeasurer:
     Args:
         rig: the resources for trials.
         message_bytes: message size of the boundary point [B].
-        progress: the purpose of the next trial.
+        progress: the purpose of the next trial and the number of remaining trials, shown to the
+            user.
         held: the held load of the previous window; None if the previous window had no held load.
         stop: kills a broker in the window; None to kill no broker.
-        until: ends the window of a trial that proves a limit on disk; None for any other trial.
+        until: ends the window of a long trial that shows whether disks write a load; None for all
+            further kinds of trials.
     """
 
     rig: Rig
@@ -186,7 +191,7 @@ class TrialMeasurer:
     _kept_overloaded_s: float = 0.0
 
     def __post_init__(self) -> None:
-        """Take the resources out of the rig."""
+        """Take the context, the topics and the gates from `rig`."""
         self._context, self._topics, self._gates = self.rig.context, self.rig.topics, self.rig.gates
 
     def pattern(self, load: int) -> TrafficPattern:
@@ -206,8 +211,8 @@ class TrialMeasurer:
 
         Args:
             load: load of the trial on the goals' axis.
-            is_held: whether the trial is a window of a held load, which follows the previous window
-                without rest.
+            is_held: whether the trial is one window of a load that stays the same for several
+                windows. If the previous window had this load, no rest precedes the trial.
 
         Raises:
             GuardStopError: a guard tripped; a trial that the guard ended is stored as INVALID.
@@ -243,7 +248,7 @@ class TrialMeasurer:
         it ends.
 
         Args:
-            load: the load on the goals' axis.
+            load: the load in units of the axis that the goals' search varies, such as producers.
             windows: number of windows.
             into: receives the trial of each window once it is judged; if the load had to end early,
                 the last trial contains the reason.
@@ -293,7 +298,8 @@ class TrialMeasurer:
     def _prepared(
         self, pattern: TrafficPattern, windows: int = 1, follows: bool = False
     ) -> _Loading:
-        """Open the topics of a load, pass the gates, and build the backlog of its consumer groups.
+        """Open the topics of a load, wait for the conditions of its start (the gates), and build
+        the backlog of its consumer groups.
 
         Args:
             pattern: the traffic of the load, up to the end of the first window.
@@ -431,8 +437,8 @@ class TrialMeasurer:
 
     @contextmanager
     def _observed(self, load: RunningLoad) -> Iterator[None]:
-        """Watch for harm to other clients, report the progress, and count at the brokers'
-        sockets.
+        """Watch a load for harm to other clients, report its progress, and count its traffic at the
+        brokers' sockets.
         """
         context, control = self._context, self._context.cluster.broker_control
         self._sockets = None
@@ -512,7 +518,7 @@ class TrialMeasurer:
         return replace(self._context.facts, under_replicated_at_rest=at_rest)
 
     def _refused(self, *refusals: Reason) -> Evidence:
-        """The evidence of a trial that was not made or was ended."""
+        """The evidence of a trial that could not begin, that failed, or that a guard ended."""
         now_s, source = time.time(), self._context.source.name
         client = ClientWindow(now_s, now_s)
         return Evidence(client, metrics_source=source, refusals=refusals, cluster=self._facts)
@@ -622,7 +628,8 @@ def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: 
     records.
 
     The end offsets do not include acknowledged records above the high watermark, which waits for
-    followers. Without this lower bound, such records would be counted as records of other clients.
+    followers. With the number of acknowledged records as a lower bound, records above the high
+    watermark do not count as records of other clients.
     """
     return max(sum(after.values()) - sum(before.values()), acked)
 

@@ -22,7 +22,7 @@ OVER_S = 5.0
 SHOWN = ("others_fall_max", "others_errors_per_s_max", "controller_queue_ms_max")
 """Keys of the limits whose rules need the brokers' metrics."""
 KEPT = 60
-"""Number of checks for which the run's own traffic is kept."""
+"""Number of the newest checks whose counts of the run's own traffic are kept."""
 
 
 def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:
@@ -46,7 +46,9 @@ class OthersHarm:
     _own: deque[tuple[float, int, int]] = field(default_factory=lambda: deque(maxlen=KEPT))
 
     def watch(self) -> AbstractContextManager[None]:
-        """Watch while the block lasts, on a cluster with other users."""
+        """Watch the running load until the returned context manager ends. On a cluster without
+        other users, do nothing.
+        """
         if self.level is None or self.load.context.config.cluster.is_exclusive:
             return nullcontext()
         return self.load.looked_at("others", self.look, LOOK_S)
@@ -103,8 +105,8 @@ class OthersHarm:
         )
 
     def _own_by(self, at_s: float, column: int) -> float:
-        """The number of messages or errors of the run's own clients at a time, interpolated between
-        two checks; 0 before the first check.
+        """The total number of messages or errors of the run's own clients from the start of the
+        load until `at_s`, interpolated between two checks; 0 before the first check.
         """
         times_s, totals = [each[0] for each in self._own], [each[column] for each in self._own]
         return float(np.interp(at_s, times_s, totals, left=0.0)) if totals else 0.0

@@ -20,7 +20,7 @@ class PointTopics(AbstractContextManager["PointTopics"]):
     The context manager deletes the topics and the run's consumer groups at its end. A failed
     deletion is only a warning, because remaining topics do not change the results. Each later call
     of `close` also tries to delete the remaining topics. The last warning contains the command that
-    deletes them.
+    deletes the remaining topics.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -29,9 +29,11 @@ class PointTopics(AbstractContextManager["PointTopics"]):
         self._made_for: tuple[tuple[str, int, TopicOptions], ...] | None = None
 
     def open(self, pattern: TrafficPattern) -> TopicSet:
-        """Return the present topics if they fit the pattern; otherwise create new topics.
+        """Return the present topics if they are suitable for the traffic pattern; otherwise create
+        new topics.
 
-        Topics no longer fit if another client, such as a balancer, moved their replicas.
+        New topics are also created if another client, such as a balancer, has moved the replicas of
+        the present topics.
         """
         wanted = tuple((each.part, each.message_bytes, each.topic) for each in pattern.loads)
         if self._topics is not None and self._made_for == wanted:

@@ -27,13 +27,13 @@ LOOK_S = 1.0
 
 AT_REST_IDLE = 0.85
 """Request handlers with a higher idle fraction are at rest [ratio]. A handler adds a wait to its
-counter when the wait ends, up to 0.3 s late, so a broker without load may show only 0.88 in one
-measurement.
+idle counter when the wait ends, up to 0.3 s late. One measurement of a broker without load may
+therefore show an idle fraction of only 0.88.
 """
 UNNOTED_S = 0.15
-"""A handler's idle counter does not contain the wait that is in progress; the next measurement
-contains it. In a measurement just after the last request, the counter of a handler therefore lacks
-this idle time on average [s]. After 12 loads the measured idle fraction was 0.79 to 0.87 in the
+"""Mean idle time of a handler that its idle counter lacks in a measurement just after the last
+request [s]. The idle counter does not contain the handler's wait that is in progress. The next
+measurement contains this wait. After 12 loads the measured idle fraction was 0.79 to 0.87 in the
 first second of rest, and 1.0 in the next second.
 """
 IDLE_LOSS = 0.1
@@ -71,9 +71,7 @@ class Baseline:
 
     @classmethod
     def of(cls, window: BrokerWindow) -> Baseline:
-        """The readings of a window; the default of a missing reading is the value of an unused
-        broker.
-        """
+        """The readings of a window. A missing reading gets the value of an unused broker."""
         idle = 1.0 if window.handler_idle is None else min(1.0, window.handler_idle)
         return cls(
             idle,
@@ -193,7 +191,8 @@ def wait_until_at_rest(
         baselines: broker id → its readings without the run's load.
         earlier: a poll of all nodes from before this wait, which can shorten the first measurement.
         deadline_s: longest wait [s].
-        clock, pause: wall-clock time [s], replaced in tests.
+        clock: returns the wall-clock time [s since the epoch], replaced in tests.
+        pause: waits for a time [s], replaced in tests.
         report: receives the reason why a broker is not at rest, after each measurement.
         unwritten: returns a reason for each host that still writes pages of the last load.
     """
@@ -285,8 +284,8 @@ def why_not_written(now: HostSample, before: HostSample | None) -> NotIdle | Non
     rest.
 
     Dirty pages are ignored while their size is below the threshold at which the kernel starts to
-    write them. A host without load keeps such pages for half a minute, and they do not affect a
-    trial.
+    write them. A host without load keeps dirty pages below this threshold for half a minute, and
+    these pages do not affect a trial.
 
     Args:
         now: the present sample of the host.

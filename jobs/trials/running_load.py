@@ -71,8 +71,8 @@ class RunningLoad:
         return start_s and start_s + self.channel.phases_now(self.pattern.phases).warmup_s
 
     def end_soon(self, now_s: float) -> None:
-        """End the window as soon as every task can receive the message, unless the window ends
-        earlier.
+        """End the window after `NOTICE_S`, in which the message about the end reaches every task.
+        If the window ends earlier anyway, send no message.
         """
         end_s = now_s - (self.begun_s or now_s) + NOTICE_S
         if end_s < self.pattern.phases.measure_s:
@@ -146,8 +146,9 @@ def offer(
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
 _RECENT_INTERVALS = 2.5
-"""The time range of the samples in the progress: `_RECENT_S`, and at least two samples of each
-broker.
+"""Length of the time range before now whose samples are shown as progress: `_RECENT_S` [s], or
+`_RECENT_INTERVALS` sampling intervals if they are longer. Each broker has at least two samples in
+this time range.
 """
 
 

@@ -1,7 +1,7 @@
-"""The proof of the exporters' series, which the first load of a warm-up must change as expected.
+"""The test whether the first load of a warm-up changes the exporters' series as expected.
 
-If counts are computed from one-minute rates, the run polls the brokers before and after a load only
-once these rates are updated.
+If counts are computed from one-minute rates, the run waits for an update of these rates before it
+polls the brokers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def poll_after_ticks(
     clock: Callable[[], float] = time.time,
     pause: Callable[[float], None] = time.sleep,
 ) -> list[BrokerSample]:
-    """Poll all nodes once their counts include the whole load that has just ended.
+    """Poll all nodes as soon as their counts include the whole load that has just ended.
 
     Counts that are computed from one-minute rates are as old as the last update of the rate, so
     this function waits until each rate was updated again.
@@ -82,8 +82,8 @@ def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
 
 
 BROKER_PROPERTIES = "broker.config"
-"""Name of a fact of the environment; the fact exists only if the brokers' properties cannot be
-read.
+"""Key in the facts about the environment of the run. The key exists only if the brokers' properties
+cannot be read.
 """
 LOOKS_MAX = 3
 
@@ -94,7 +94,7 @@ _REMEDY = (
 
 
 def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
-    """Whether a load is at least twice as large as the proof of each broker's series needs.
+    """Whether a load is at least twice as large as is necessary to test the series of every broker.
 
     Args:
         pattern: the traffic of the load.
@@ -108,11 +108,12 @@ def is_enough(pattern: TrafficPattern, brokers: int) -> bool:
 
 @dataclass
 class SeriesProof:
-    """Proves the series that the run found on the exporters' pages, once for each run.
+    """Tests the series that the run found on the exporters' pages: once in a run, a load must
+    change these series as expected.
 
     Args:
         context: the open resources of the run.
-        pause: waits between two polls [s], replaced in tests.
+        pause: waits for a time between two polls [s], replaced in tests.
     """
 
     context: RunContext
@@ -125,15 +126,13 @@ class SeriesProof:
         return found and self.context.history.series_doubt is None
 
     def poll(self) -> Sequence[BrokerSample]:
-        """A poll of the brokers just before a load that has to prove the series; empty for any
-        other load.
+        """A poll of the brokers just before a load that has to test the exporters' series; empty if
+        no test is due.
         """
         return self.context.source.sample_all() if self.is_due else ()
 
     def skip(self, why: str) -> None:
-        """Record the reason why no load proves the series, unless the proof exists or is not
-        needed.
-        """
+        """Record the reason why no load tests the exporters' series, if a test is due."""
         if self.is_due:
             self._note((why,))
 

@@ -123,8 +123,9 @@ def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
 LOADS_MAX = 10
 """Largest number of loads that build one backlog."""
 SPARE_S = 1.0
-"""A load that builds a backlog lasts longer by this time than the missing records take at the
-load's rate [s]."""
+"""Spare time of a load that builds a backlog [s]. The load lasts for the number of missing records
+divided by the load's rate, plus this spare time.
+"""
 CLOSED_LOOP_S = 30.0
 """Length of a load of producers without a rate [s]."""
 LOAD_MAX_S = 86_400.0

@@ -45,7 +45,9 @@ from search.signals import SATURATED_IDLE
 
 STEP_S = 2.0
 STEP_SAMPLES = 3
-"""A step of a climb lasts `STEP_S`, and at least `STEP_SAMPLES` sampling intervals [s]."""
+"""Length of a step of a growing load (a climb): `STEP_S` [s], or `STEP_SAMPLES` sampling intervals
+if they are longer.
+"""
 READ_S = 4.0
 """Length of the last step of a climb on warm brokers [s]."""
 FIRST_SHARE = 0.05
@@ -74,7 +76,7 @@ def climb_within(
     """The climb that fits into a given time, and the load of the climb's last step.
 
     Args:
-        most: largest load of the last step.
+        most: upper bound of the load of the last step.
         load_max_s: longest time under load [s].
         stay_s: time for which the load stays after the last step [s].
         step_s: length of a step [s].
@@ -218,7 +220,7 @@ def _linger_s(pattern: TrafficPattern) -> float:
 
 
 def is_read(_load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether the load on warm brokers has not changed for `READ_S`."""
+    """Whether the load on warm brokers has been constant for `READ_S`."""
     return now_s - since_s >= READ_S - NOTICE_S
 
 
@@ -229,23 +231,24 @@ FALL_MOST, FALL_OVER_S = 0.05, 10.0
 `FALL_MOST` [ratio].
 """
 COSTS_LEAST = 4
-"""Minimum number of measured costs for a steady cost, if samples are rare."""
+"""Minimum number of measured request costs that are necessary to call the cost steady. This minimum
+matters only if samples are rare.
+"""
 
 SHORT_S = 10.0
 """Length of a load that cannot wait for a steady cost, because the time is short or the cost is
-unknown [s]. The readings of each load are taken over the last part of the load, which has this
-length.
+unknown [s]. The readings of each load are taken over the last `SHORT_S` of the load.
 """
 SHARE, SHARE_SHORT = 0.5, 0.25
 """Share of `search.load_start_max` that the warm-up offers [ratio]. `SHARE_SHORT` is for a short
-warm-up, whose only reading has to show how far away the limit is.
+warm-up, which has only one reading. This reading has to show how far away the limit is.
 """
 
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0
 LOOKS_MAX = 3
 """If the handlers had no idle time under the load, up to `LOOKS_MAX` readings follow, at 1/2, 1/4
 and 1/8 of the load. A reading takes `LOOK_S` [s] and begins at most `LOOK_BEGUN_S` [s] after the
-start of its load. Each reading saves a trial.
+start of its load. Each of these readings makes a trial of the search unnecessary.
 """
 
 BUSY_LEAST = 0.2
@@ -267,7 +270,7 @@ class FirstLoads:
             warm.
 
     Attributes:
-        proof: proves the exporters' series with the first load.
+        proof: tests with the first load whether the exporters' series change as expected.
     """
 
     def __init__(self, context: RunContext, load_max_s: float, climbs: bool = False) -> None:
@@ -285,7 +288,8 @@ class FirstLoads:
 
         Args:
             topics: the topics of the load.
-            at_rest: the readings without the run's load, which bound the first step of a climb.
+            at_rest: the brokers' readings without the run's load. On a shared cluster, the first
+                step of a growing load is bounded by the bytes that other clients write.
 
         Raises:
             ConfigError: a series of an exporter disagrees with the load.
@@ -311,7 +315,7 @@ class FirstLoads:
         try:
             load = offer_unscored(context, topics, pattern, "proof")
         except GeneratorError as error:
-            self.proof.skip(f"the load for the proof failed: {error}")
+            self.proof.skip(f"the load that tests the exporters' series failed: {error}")
         else:
             self.proof.examine((*at_rest.polls, before), load.client, topics, pattern)
         return True
@@ -377,8 +381,8 @@ class FirstLoads:
         watch: Watcher = nullcontext,
         climbing: ClimbWatch | None = None,
     ) -> float:
-        """Offer a load, keep the reading of its last seconds, and prove the exporters' series with
-        it.
+        """Offer a load, keep the reading of its last seconds, and test the exporters' series with
+        this load if the test is due.
 
         Args:
             topics: the topics of the load.
@@ -421,8 +425,9 @@ class FirstLoads:
         """Offer a growing load, and keep its reading.
 
         If brokers acknowledge too little in a step although their handlers have idle time, a short
-        pause of cold brokers or of tasks may be the reason. The load then grows once more, up to
-        this step.
+        pause of cold brokers or of tasks may be the reason. In this case, a second growing load
+        follows. The second load grows at most to the load of the step in which brokers acknowledged
+        too little.
 
         Args:
             topics: the topics of the load.
@@ -432,7 +437,8 @@ class FirstLoads:
                 request is steady.
 
         Returns:
-            The length of the load [s], and False if its last step was too large.
+            The time under load [s], and whether the brokers could take the last step: False if the
+                load of the last step was too large.
         """
         loaded_s, watch = self._climb_once(topics, name, at_rest, self._load_max_s, None, is_cold)
         left_s = self._load_max_s - loaded_s
@@ -462,11 +468,12 @@ class FirstLoads:
             name: name of the load, unique within the run.
             at_rest: the readings without the run's load.
             load_max_s: longest time under load [s].
-            load_most: largest load of the last step; None for the load of a warm-up.
+            load_most: upper bound of the load of the last step; None if the largest load of a
+                warm-up is the only bound.
             is_cold: see `_climb`.
 
         Returns:
-            The length of the load [s], and its watch.
+            The length of the load [s], and the `ClimbWatch` that has watched the load.
         """
         context, size = self._context, topics.message_bytes
         heaviest = warm_up_pattern(context, size, load_max_s).on_axis
@@ -491,7 +498,9 @@ class FirstLoads:
 
 
 def proof_pattern(context: RunContext, message_bytes: int) -> TrafficPattern:
-    """The lightest load that proves the exporters' series, but at most the load of a warm-up."""
+    """The traffic of the lightest load that is large enough to test the exporters' series. This
+    load is at most the load of a warm-up.
+    """
     heaviest = warm_up_pattern(context, message_bytes, 2 * SHORT_S).on_axis
     load = 1
     while True:
@@ -569,8 +578,9 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
     """The highest load that the generator can offer, computed from the busy share of its busiest
     task.
 
-    The result is None if the busiest task was hardly busy, because a task that is hardly busy
-    spends little of its time on records.
+    The result is None if the busiest task was busy for a smaller share of the time than
+    `BUSY_LEAST`. Such a task spends little of its time on records, so its busy share does not show
+    the highest load.
     """
     busy = client.counts.loop_busy
     if busy < BUSY_LEAST or client.duration_s <= 0:

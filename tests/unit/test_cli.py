@@ -136,7 +136,7 @@ def test_options_replace_questions(file: Path) -> None:
         assert (security.protocol, security.cafile) == ("SSL", "/ca.pem")
         assert ("9999" in file.read_text()) == (metrics == "jmx")
     assert run_init(file, *PLAIN, "--force").exception is None
-    assert "security" not in file.read_text().split("never written to this file.")[1]
+    assert "security" not in file.read_text().split("the values of secrets.")[1]
 
 
 def test_a_prometheus_server_is_asked_for_its_url_selector_and_label(file: Path) -> None:

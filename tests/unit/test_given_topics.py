@@ -273,7 +273,7 @@ def test_configurations_that_do_not_fit_given_topics(tmp_path: Path) -> None:
         f"description: replicas\nasks: limit\ncluster: {tmp_path / 'shared.yaml'}\n"
         "workload: demo\ngoal: default\naxes: {workload.topic.replication_factor: [1, 2]}\n"
     )
-    with pytest.raises(ConfigError, match="properties do not change"):
+    with pytest.raises(ConfigError, match="does not change existing topics"):
         load_sweep(str(path))
 
 

@@ -367,7 +367,7 @@ TWO = tuple(LogDir(n, "/a", 100 * GB, 12 * GB) for n in (1, 2))
         ((TWO[0], LogDir(1, "/b", 100 * GB, 12 * GB)), {},
          "can add 3 GB to the volume of /a of broker 1"),  # directories of one volume
         (TWO[:1], {"disk_used_share_max": 0.9, "disk_free_bytes_min": 0},
-         "where 2 GB may be written: 12 GB are free"),
+         "expected at most 2 GB, because 12 GB are free"),
     ],
 )  # fmt: skip
 def test_a_load_without_room_on_a_disk_never_begins(
@@ -477,7 +477,8 @@ def test_looks_for_the_operators_topic_that_all_fail_are_said_and_end_the_load(
         looks += 1
     assert looks == BLIND_S + 1 and ended.is_set()
     said = (
-        "no broker has answered for 8 s whether the topic redline-stop exists (9 requests failed)"
+        "for 8 s, no broker has answered the question whether the topic redline-stop exists "
+        "(9 requests failed)"
     )
     assert capsys.readouterr().out == f"{said}: no answer; the load ends after 30 s\n"
 

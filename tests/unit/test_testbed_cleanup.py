@@ -246,7 +246,8 @@ def test_status_shows_running_testbeds_and_leftovers_of_crashes(
     write_state(folder, state)
     text = CliRunner().invoke(commands.testbed, ["status"]).output
     assert "testbed small (2 brokers, Kafka 4.1.2): crashed;" in text
-    assert "testbed other (2 brokers, Kafka 4.1.2): ready for 0 s, ends with its command" in text
+    title = "testbed other (2 brokers, Kafka 4.1.2)"
+    assert f"{title}: ready for 0 s, stops when its command ends" in text
     assert f"{HOST}:20001" in text
     assert "of at most 1000 MB" in text
 
