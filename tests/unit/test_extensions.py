@@ -149,7 +149,7 @@ def test_an_experiment_asks_for_the_measurement_of_a_package(
     assert (found.value, found.reading("idle")) == (4.5, rested["handler_idle_min"])
     (never,) = results_of(of, {}, 1, replace(summary, trials=({**rested, "recovery_s": None},)))
     assert (never.value, never.why) == (None, "the brokers did not come to rest within a minute")
-    with pytest.raises(ConfigError, match="trials is given, and asks is time-to-rest"):
+    with pytest.raises(ConfigError, match="together with asks: time-to-rest"):
         load_sweep(written(tmp_path, f"{REST}trials: 2\n"))
 
 
