@@ -106,9 +106,8 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
         return [
             problem(
                 check,
-                f"no executor has registered within {waited_s:.0f} s, and {wanted} slots are "
-                "needed",
-                f"executors that start and connect to the driver at {driver}",
+                f"no executor has registered within {waited_s:.0f} s",
+                f"executors with {wanted} slots in total, which connect to the driver at {driver}",
                 "see the cluster manager's page for executors that ended early; if executors "
                 "cannot reach this address, set spark.driver.host to an address that they can "
                 "reach (behind NAT the external address, in a pod the name of the headless "
