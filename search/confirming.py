@@ -245,7 +245,7 @@ class Confirming:
         return Measure(load, f"holding {amount}, window {number} of {windows}", holds=True)
 
     def _describe(self, hold: Hold) -> str:
-        return f"{self._limits.words.amount(hold.load)} did not last: {describe_failure(hold)}"
+        return f"a hold of {self._limits.words.amount(hold.load)} failed: {describe_failure(hold)}"
 
     def _decided(self, searched: tuple[Observation, ...]) -> Decision:
         """The searcher's decision.

@@ -78,7 +78,7 @@ ASSURED = 1.2
 
 @dataclass(frozen=True)
 class Aim:
-    """A load to try, with the purpose of the trial, such as "close from below"."""
+    """A load to try, with the purpose of the trial, such as "end the search"."""
 
     load: int
     purpose: str
@@ -132,7 +132,7 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     if load > low:
         return Aim(load, "set the lower bound")
     if low > 0:
-        return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "close from above")
+        return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "end the search")
     return Aim(1, "set the lower bound")
 
 
@@ -149,11 +149,11 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
     if bracket.overloaded is not None:
         below = lowest_closing(bracket.overloaded, resolution)
         if below > bracket.sustained:
-            found.append((math.log(limit / below), Aim(below, "close from below")))
+            found.append((math.log(limit / below), Aim(below, "end the search")))
     if bracket.sustained > 0:
         above = highest_closing(bracket.sustained, resolution)
         if above < bracket.upper:
-            found.append((math.log(above / limit), Aim(above, "close from above")))
+            found.append((math.log(above / limit), Aim(above, "end the search")))
     if not found:
         return None
     gap, best = max(found, key=lambda one: one[0])

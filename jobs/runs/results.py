@@ -371,7 +371,7 @@ def _held(
         reasons = over.judgements[goal].reasons if over else ()
         why = f": {reasons[0].text}" if reasons else ""
         amount = config.axis.amount(hold.load)
-        yield f"{amount} did not last, {describe_failure(hold)}{why}"
+        yield f"a hold of {amount} failed, because {describe_failure(hold)}{why}"
     if isinstance(point.result, Done) and point.result.confirmed_s is not None and holds.last:
         hold = holds.last
         yield (

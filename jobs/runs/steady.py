@@ -464,7 +464,7 @@ class SteadyAnswer:
         payload = f"{format_mb_per_s(first.pattern.mb_per_s)} MB/s"
         share = _written_share(proof_of(first))
         if share is None:
-            return f"{payload} did not last"
+            return f"{payload} was sustained only for a short time"
         return f"the disks wrote {format_mb_per_s(share * first.pattern.mb_per_s)} of {payload}"
 
     def _implied(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary | None:

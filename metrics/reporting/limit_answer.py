@@ -212,7 +212,8 @@ def doubtful_sizes(boundaries: Sequence[Boundary]) -> str:
 def proven_words(boundary: Boundary) -> str:
     """The duration and volume of the longest sustained trial; empty if no trial sustained the load.
 
-    Example: `proven for 30 s, 1.9 GB; memory took 1.6 GB of it, full after 95 s at this rate`.
+    Example: `proven for 30 s, 1.9 GB; at this rate, memory took 1.6 GB of it and is full
+    after 95 s`.
     """
     if boundary.proven_s is None:
         return ""
@@ -237,8 +238,8 @@ def proof_words(proof: DiskProof) -> str:
     amount = "" if size is None else f", {format_volume(size)}"
     parts = [f"proven{on_disk} for {format_duration(proof.duration_s)}{amount}"]
     if proof.on_disk is False and proof.absorbed_bytes is not None:
-        full = "" if proof.full_s is None else f", full after {proof.full_s:,.0f} s at this rate"
-        parts.append(f"memory took {format_volume(proof.absorbed_bytes)} of it{full}")
+        full = "" if proof.full_s is None else f" and is full after {proof.full_s:,.0f} s"
+        parts.append(f"at this rate, memory took {format_volume(proof.absorbed_bytes)} of it{full}")
     if proof.note:
         parts.append(proof.note)
     return "; ".join(parts)
@@ -341,7 +342,7 @@ def caveats_of(boundary: Boundary) -> list[str]:
         unproven = proven_words(boundary)
     named = (
         *reversed(boundary.changed),
-        f"{higher} did not last" if is_short else "",
+        f"{higher} was sustained only for a short time" if is_short else "",
         unproven,
         f"doubtful: {doubt}" if doubt else "",
         *(() if boundary.loads[0] else boundary.notes[:1]),
@@ -546,10 +547,10 @@ def answer_of_load(
         first = over[0]
         bound = "" if first.limited_by is None else f"; limiting resource: {first.limited_by.value}"
         after_s = first.started_at_s - trials[0].started_at_s
-        when = f", the first one after {format_duration(after_s)}" if is_continuous else ""
+        when = f", the first of them after {format_duration(after_s)}" if is_continuous else ""
         share = f"{len(over)} {count} {'was' if len(over) == 1 else 'were'} overloaded{when}"
-        why = f"because {first.reasons[0].text}{bound}; {share}"
-        return LoadAnswer(False, f"no: {load} {_time(trials, is_continuous)}, {why}")
+        why = f"{first.reasons[0].text}{bound}; {share}"
+        return LoadAnswer(False, f"no: {load} {_time(trials, is_continuous)}; reason: {why}")
     if 2 * len(valid) < len(trials) or (not valid and not ended):
         return LoadAnswer(None, f"no conclusion, because {unjudged}")
     if ended:

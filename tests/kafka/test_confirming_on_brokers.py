@@ -116,10 +116,12 @@ def test_a_limit_that_does_not_last_is_named_and_found_again_below(
     assert [trial.verdict for trial in held[:5]] == [Verdict.SUSTAINED] * 2 + [
         Verdict.OVERLOADED
     ] * 3
-    note = next(note for note in point["notes"] if "did not last" in note)
-    assert note.startswith(f"{failed} producers did not last, 3 of 3 windows were overloaded from")
+    note = next(note for note in point["notes"] if "failed, because" in note)
+    assert note.startswith(
+        f"a hold of {failed} producers failed, because 3 of 3 windows were overloaded from"
+    )
     assert "from 10 s of load on: broker 1: request handlers idle" in note
-    assert any(f"{failed} producers did not last" in reason for reason in reporter.reasons)
+    assert any(f"a hold of {failed} producers failed" in reason for reason in reporter.reasons)
     # A run that stops after any of its trials would continue in the same way.
     lines = {"default": line_of(config.workload, config.goal, 1)}
     finished, begun = replay(lines, trials)

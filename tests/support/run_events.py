@@ -52,7 +52,7 @@ PLAN = Plan(
     notes=("A small disk-bound cluster.",),
 )
 PATTERN_128 = traffic(128, 10_000, 25.0, load=128)
-STARTED = TrialStarted(3, PATTERN_128, "probing 128 to close from below", 14)
+STARTED = TrialStarted(3, PATTERN_128, "probing 128 to end the search", 14)
 IDLE = Reason(
     "request_handler_idle", "request handlers of broker 2 idle 0.12, below 0.20", 0.12, 0.2, 2
 )

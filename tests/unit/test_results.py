@@ -315,8 +315,8 @@ def test_an_answer_states_the_time_of_its_hold_and_the_loads_that_did_not_last()
     assert boundary.notes == (
         "a note of the search",
         (
-            "58 producers did not last, 3 of 3 windows were overloaded from 10 s of load on: "
-            "broker 2: request handlers idle 0.12, below 0.20"
+            "a hold of 58 producers failed, because 3 of 3 windows were overloaded from 10 s of "
+            "load on: broker 2: request handlers idle 0.12, below 0.20"
         ),
         "held for 30 s of load in 3 windows, 1 of them overloaded",
     )
@@ -328,7 +328,7 @@ def test_an_answer_states_the_time_of_its_hold_and_the_loads_that_did_not_last()
     cut = GaveUp(Bracket(0, 58), "the budget is used up")
     left = boundary_of(FinishedPoint(1000, cut, history[:6]), trials[:6], config, "default", 3)
     assert left.confirmed_s is None
-    assert [note[:26] for note in left.notes] == ["58 producers did not last,"]
+    assert [note[:30] for note in left.notes] == ["a hold of 58 producers failed,"]
 
 
 def test_a_duration_has_a_unit_or_is_seconds(snapshot: SnapshotAssertion) -> None:

@@ -134,8 +134,8 @@ def test_a_limit_that_does_not_last_is_searched_again_below_and_held_again(
     after = [load for load, is_held in cluster.loads[cluster.loads.index((failed.load, True)) :]]
     assert max(after) == failed.load, "nothing above a limit that did not last"
     # The first trial after a failed hold has the reason.
-    (reason,) = (step.reason for step in steps if "did not last" in step.reason)
-    assert "did not last: 3 of 3 windows were overloaded from 30 s of load on; " in reason
+    (reason,) = (step.reason for step in steps if " failed: " in step.reason)
+    assert " failed: 3 of 3 windows were overloaded from 30 s of load on; " in reason
     assert any("window 2 of 8" in step.reason for step in steps)
     # There is no rest between the windows of a hold.
     assert cluster.rests == sum(
@@ -206,7 +206,7 @@ def test_trials_left_are_those_of_the_search_and_of_the_hold() -> None:
 def test_a_search_whose_limits_fail_again_and_again_gives_up(snapshot: SnapshotAssertion) -> None:
     cluster = Tiring(lambda held: 100.0 * 0.98**held)
     answer = expect(GaveUp, run_search(confirming(Guided(LIMITS), Confirmation(40, 10.0)), cluster))
-    assert answer.reason.count("did not last") == HOLDS_MAX
+    assert answer.reason.count(" failed: ") == HOLDS_MAX
     assert answer.reason == snapshot
     assert answer.bracket.is_closed(0.05)
 

@@ -71,7 +71,7 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
 @pytest.mark.parametrize(
     ("overloaded", "limit", "expected"),
     [
-        (120, 117.0, Aim(115, "close from below")),
+        (120, 117.0, Aim(115, "end the search")),
         (120, 108.0, Aim(104, "set the lower bound")),
         (200, 108.0, Aim(114, "bound it from above")),
     ],
@@ -87,7 +87,7 @@ def test_the_next_load_closes_the_bracket_or_bounds_it_by_the_larger_gain(
 
 def test_a_bound_from_below_has_a_floor_for_uncertain_estimates() -> None:
     loads = [
-        bound_from_below(Aim(990, "close from below"), Estimate(1_000.0, spread, 0.75, 1.0)).load
+        bound_from_below(Aim(990, "end the search"), Estimate(1_000.0, spread, 0.75, 1.0)).load
         for spread in (0.01, 0.1, 0.5, 3.0)
     ]
     assert loads[0] > loads[1] > loads[2] == loads[3] > 500

@@ -123,7 +123,7 @@ def test_a_burst_limit_has_the_steady_limit_below_it_which_is_the_headline(
     assert (found.answer_kind, found.answer_load, found.answer_mb_per_s) == ("limit", 9.0, 9.0)
     shown = answer_of(found)
     assert shown.figure == "9.00 MB/s"
-    assert shown.caveat == "caveat: 64.0 MB/s (64 producers) did not last"
+    assert shown.caveat == "caveat: 64.0 MB/s (64 producers) was sustained only for a short time"
     other = answer.complete(limit(20, 100), traffic(20, 100, 10_000.0))
     assert other.answer_load == other.steady_load == other.lasting.loads[0]
     answer, trials = held_answer(100e6)
