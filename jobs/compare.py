@@ -44,8 +44,8 @@ def _once(_context: click.Context, option: click.Parameter, given: tuple[str, ..
 @click.option("--workload", default="1kB", show_default=True, metavar="NAME|FILE",
               help="The traffic pattern: a name in conf/workloads, or a path.")  # fmt: skip
 @click.option("--goal", default="default", show_default=True, metavar="NAME|FILE",
-              help="The goal whose guards and whose rules for INVALID trials apply: a name in "
-                   "conf/goals, or a path.")  # fmt: skip
+              help="The goal that sets the guards and the limits beyond which a trial is INVALID: "
+                   "a name in conf/goals, or a path.")  # fmt: skip
 @click.option("--pairs", default=4, show_default=True, type=Count(PAIRS_MIN, COUNT_MAX),
               help="Number of pairs of saturated trials for each message size.")  # fmt: skip
 @click.option("--steady-pairs", default=3, show_default=True, type=Count(0, COUNT_MAX),

@@ -311,8 +311,8 @@ _UNTIL = click.option("--until", "until_s", type=TimeOfDay(), metavar="TIME",
 json_option = click.option("--json", "json_file", metavar="FILE", type=OutputFile(),
                            help="Also write the answer as JSON to this file.")  # fmt: skip
 lock_option = click.option("--no-lock", "locks", flag_value=False, default=True,
-                           help="Do not take the cluster's lock, for brokers that deny it. Ensure "
-                                "that no other run is active.")  # fmt: skip
+                           help="Do not take the cluster's lock. Use this option only if the "
+                                "brokers deny the lock and no other run is active.")  # fmt: skip
 
 
 def cluster_options(command: Command) -> Command:

@@ -287,8 +287,8 @@ class KafkaAdmin:
     ) -> list[DescribedTopic]:
         """The metadata of topics; the request creates no topic (see auto.create.topics.enable).
 
-        The function does not use kafka-python's dictionaries, because decoding into dictionaries
-        takes three times as long. A cluster may have tens of thousands of partitions.
+        The function does not use kafka-python's dictionaries. On a cluster with tens of thousands
+        of partitions, decoding into dictionaries would take three times as long.
 
         Args:
             what: a verb phrase for messages.

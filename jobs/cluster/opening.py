@@ -55,9 +55,9 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: raises an error if a broker process that this run started has ended; does nothing if
-            the brokers were running before the run, because the check of topics before the next
-            trial detects an offline broker.
+        check: function that raises an error if a broker process that this run started has ended.
+            For brokers that were running before the run, `check` does nothing; a check of the
+            topics before each trial detects offline brokers.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None if another user started the brokers.
         environment: facts about the brokers for the run's record, such as `link.delay`.

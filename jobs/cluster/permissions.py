@@ -127,11 +127,11 @@ def permissions(
 
 
 def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str]:
-    """The changes of an existing topic that this user may make; possible changes: `write to`,
-    `delete`.
+    """The changes that this user may make to an existing topic: `write to`, `delete`, or both.
 
-    The requests change nothing. Brokers refuse a produce request without a record as invalid. The
-    deletion of all records before offset 0 has no effect, because no record has an offset below 0.
+    The function sends a produce request and a request to delete records, which do not change the
+    topic. Brokers refuse a produce request without a record as invalid. The deletion of all records
+    before offset 0 has no effect, because no record has an offset below 0.
 
     Raises:
         AdminError: the broker does not answer.

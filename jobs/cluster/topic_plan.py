@@ -85,10 +85,11 @@ def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[li
 def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: int) -> Assignment:
     """An assignment over racks of equal size.
 
-    The brokers form a ring in which the racks alternate. The rack of a follower therefore depends
-    only on the stride, which is the distance between leader and follower on the ring. In each turn
-    of the loop, each broker leads one more partition, and all leaders use the same strides, so that
-    each broker is a follower once for each stride.
+    The brokers form a ring in which the racks alternate. The stride of a follower is its distance
+    from the leader on the ring of brokers. Because racks alternate on the ring, the leader's rack
+    and the stride determine the follower's rack. In each turn of the loop, each broker leads one
+    more partition. All leaders of a turn use the same strides, so each broker is a follower once
+    for each stride.
     """
     ring = [broker for row in zip(*by_rack, strict=True) for broker in row]
     count, racks = len(ring), len(by_rack)
@@ -162,8 +163,9 @@ def _balanced(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: 
 def mark_of(run_id: str, is_locked: bool) -> dict[str, str]:
     """The topic property that shows which run created a topic, and whether the run held the lock.
 
-    The value of the property is a time that is computed from the run's id. The value is less than
-    two years, because Kafka services may refuse a larger value of `delete.retention.ms`.
+    The property is `delete.retention.ms`, and its value [ms] contains a hash of the run's id. The
+    value is less than two years, because Kafka services may refuse a larger value of
+    `delete.retention.ms`.
     """
     digest = hashlib.sha256(f"kafka-redline {run_id}".encode()).digest()
     number = int.from_bytes(digest[:8], "big") >> (64 - _MARK_BITS)

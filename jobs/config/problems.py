@@ -37,7 +37,8 @@ variables are replaced.
 def with_values(source: ParsedFile) -> Written:
     """Replace the variables in a file's values, and return the original texts of these values.
 
-    A value that consists of one variable is read as YAML, so that a port is a number.
+    If a value is only a variable, such as `${PORT}`, the content of the variable is read as YAML.
+    The content 9092 then becomes a number instead of a text.
 
     Raises:
         ConfigError: a variable is not set, or may contain a secret.

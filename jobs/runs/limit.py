@@ -255,7 +255,15 @@ class LimitRun(Body):
             self._append(context, boundary)
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:
-        """Keep the present brackets of a search that a guard stopped, so that it can be resumed."""
+        """Add the results of the search at the current message size, which a guard stopped.
+
+        For each goal, the result is the present bracket: the highest number of producers that was
+        sustained, and the lowest overloaded number above it. The results are in summary.json.
+
+        Args:
+            context: the open resources of the run.
+            why: the reason of the guard.
+        """
         message_bytes = next_size(self._lines, self._points)
         trials = self._trials(context)
         own = [trial for trial in trials if trial.point_message_bytes == message_bytes]

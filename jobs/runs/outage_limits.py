@@ -124,8 +124,8 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
 def find_outage_limits(
     context: RunContext, lines: Mapping[str, Line], found: Finished, whole: Sequence[Boundary]
 ) -> Iterator[Boundary]:
-    """Find the limits at each message size, first while brokers are offline, then while they catch
-    up.
+    """Find the limits at each message size, first while brokers are offline, and then while these
+    brokers catch up.
 
     Brokers go offline once for each message size. The load during the outage creates the records
     with which the brokers have to catch up afterwards.
@@ -133,8 +133,8 @@ def find_outage_limits(
     Args:
         context: the context of the run, with all brokers.
         lines: the goal → the plan of its boundary line with all brokers; only one goal.
-        found: the finished points of `lines`.
-        whole: the boundaries of `found`.
+        found: the goal → the boundary points that the search with all brokers has finished.
+        whole: the limits that the search with all brokers has found.
     """
     ((goal, line),) = lines.items()
     config, count = context.config, context.config.goal.search.brokers_offline

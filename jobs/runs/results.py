@@ -109,8 +109,8 @@ class ArtifactWriter:
 def present_trials(point: FinishedPoint, trials: Sequence[Trial]) -> list[Trial]:
     """The trials of a boundary point that are evidence for its present limit.
 
-    Trials before a change of the limit are not evidence. Trials that prove a limit on disk are
-    always evidence.
+    If the limit changed during the run, trials before the last change are left out, because they
+    show an earlier limit. Trials that test whether the disks can write a load are always included.
 
     Args:
         point: the boundary point.

@@ -347,14 +347,17 @@ def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
 def hold_steadily(
     boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
 ) -> tuple[Trial, ...]:
-    """Make holds until a load is proven. The first hold offers the burst limit; each further hold
-    offers a load that the disks can write, computed from the earlier holds.
+    """Make holds until one hold proves that the disks can write its load, or until `hold` returns
+    None.
+
+    The first hold offers the burst limit. Each further hold offers a load that the disks can
+    probably write, computed from the earlier holds. The number of holds is limited.
 
     Args:
-        boundary: the limit of the first hold.
-        done: holds of an earlier part of a resumed run.
-        hold: makes a hold at a load, and returns its trial, or None if the budget does not allow
-            the hold.
+        boundary: the limit whose load the first hold offers.
+        done: trials of the holds that an earlier part of a resumed run made.
+        hold: function that makes a hold at a load and returns its trial; None if the hold cannot
+            begin, for example because the budget does not allow it.
     """
     trials = list(done)
     while True:
@@ -406,7 +409,7 @@ class SteadyAnswer:
     """The holds of a run, and the steady limits that the holds prove.
 
     Attributes:
-        largest: the limit with the largest byte rate, at which the first hold is made.
+        largest: the limit with the largest byte rate, whose load the first hold offers.
         holds: the holds (long trials that show whether disks write a load), oldest first.
         why: the reason why no hold was made.
     """

@@ -248,10 +248,11 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
-    """The log4j 2 binding to add for these jars' SLF4J; None if the jars already have a binding.
+    """The jar that connects the SLF4J among these jars to log4j 2 (a binding of SLF4J); None if the
+    jars already have a binding.
 
-    Without a binding a broker writes no log. SLF4J 1 and 2 need different bindings. A binding works
-    only with the log4j of the same version.
+    Without a binding of SLF4J, a broker writes no log. SLF4J 1 and SLF4J 2 need different bindings.
+    The binding of SLF4J and the jar log4j-core must have the same version.
     """
     if any(re.match(r"log4j-slf4j2?-impl-|slf4j-reload4j-", name) for name in jar_names):
         return None

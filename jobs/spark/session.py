@@ -195,8 +195,8 @@ def local_session(
     starts as `local[slots]` on the loopback interface, and writes nothing to the terminal.
 
     Args:
-        slots: number of tasks of a local session that can run at once, which is the maximum for a
-            barrier stage; by default the number of processors, at least 2.
+        slots: number of tasks that can run at once in a local session; None for the number of
+            processors, but at least 2. A barrier stage cannot have more tasks than slots.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
         java_options: JVM options of a local session, which replace the options for

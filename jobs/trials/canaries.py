@@ -119,8 +119,9 @@ class Canaries:
         )
 
     def times(self) -> list[CanaryTime]:
-        """All kept records; the time of an unacknowledged record is the time from its send until
-        now.
+        """The latencies of the records that the canaries sent in the last `KEPT_S` seconds.
+
+        While a record is not acknowledged, its latency is the time from its send until now.
         """
         with self._lock:
             return [
@@ -170,8 +171,11 @@ class Canaries:
                 self._records[number] = self._ended(self._records[number])
 
     def failed(self, error: object, number: int | None = None) -> None:
-        """Register that a record failed now. If the given number is None, all unacknowledged
-        records failed.
+        """Register that unacknowledged records failed now.
+
+        Args:
+            error: the error of the records.
+            number: number of the failed record; None if all unacknowledged records failed.
         """
         self.trouble = f"{type(error).__name__}: {error}"
         with self._lock:

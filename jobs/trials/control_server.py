@@ -58,8 +58,9 @@ class AckedProgress:
     """The number of records that all tasks together have acknowledged, for each time for which
     every task has sent a report.
 
-    Reports are summed as soon as all tasks have reported, so that a query takes the same memory and
-    time for any number of tasks. The sum begins at 0 in each window.
+    The reports of all tasks are summed when the last of these reports arrives. So each call of
+    `of_current_window` takes the same memory and time for any number of tasks. The sum of the
+    records begins at 0 in each window.
 
     Args:
         tasks: number of tasks with producers, numbered from 0; reports of other tasks are ignored.

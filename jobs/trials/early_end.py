@@ -1,10 +1,11 @@
 """The early end of a trial's window, once the verdict of the trial is very unlikely to change.
 
-An overload harms other clients of the brokers, so its window ends as soon as the verdict is
-certain. A load that seems sustained needs a longer window, in which a lagging follower would leave
-the ISR. If brokers acknowledge far less than the offered load, or if their handlers have no idle
-time, the load is far above the limit. The window of such an overload begins during the warm-up, so
-that the load ends sooner. The window of such an overload is also shorter: it has only as many time
+An overload harms other clients of the brokers. So if the load of a trial is an overload, the
+trial's window ends as soon as the verdict OVERLOADED is certain. A load that seems sustained needs
+a longer window, in which a lagging follower would leave the ISR. If brokers acknowledge far less
+than the offered load, or if the brokers' request handlers have no idle time, the load is far above
+the limit. The window of a load far above the limit begins during the warm-up, so that the load ends
+sooner. The window of a load far above the limit is also shorter: it has only as many time
 slices as are necessary to compute a standard deviation.
 
 A held load stays the same for several windows, or for one long window. A held load usually lasts
@@ -52,9 +53,9 @@ def overload_lasts(load: RunningLoad, now_s: float) -> bool:
     """Whether a load has kept brokers with other clients overloaded for too long, judged by every
     goal.
 
-    The last `search.overload_max_s` seconds are judged like a trial of this length. A testbed has
-    no other clients, so its brokers may be overloaded for longer. The number of acknowledged
-    records is not judged if the offered load grows or is uneven.
+    The last `search.overload_max_s` seconds are judged like a trial of this length. For a testbed
+    the result is always False, because a testbed has no other clients. If the offered load grows or
+    is uneven, the number of acknowledged records is not judged.
 
     Args:
         load: the running load.

@@ -69,8 +69,9 @@ LEVEL_S = 600.0
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000
-"""A broker is cold before the run's first load if it has run for a shorter time or has answered
-fewer produce requests. The JVM compiles a method after several thousand calls.
+"""Before the run's first load, a broker is cold if it has run for less than `WARM_UPTIME_S` seconds
+or has answered fewer than `WARM_REQUESTS` produce requests. The JVM compiles a method after several
+thousand calls.
 """
 
 

@@ -38,10 +38,12 @@ slow check, but at most `INTERVAL_MAX_S`.
 """
 
 BRAKE_INTERVAL_S = 1.0
-"""Interval between two checks for the stop topic [s]; each check is one small request."""
+"""Interval between two checks whether an operator has created the topic that stops all runs [s].
+Each check is one small request.
+"""
 BRAKE_LOOKERS = 3
-"""Number of brokers that are asked for the stop topic at the same time, so that a silent broker
-does not delay the check.
+"""Number of brokers that are asked at the same time whether the topic that stops all runs exists,
+so that a silent broker does not delay the check.
 """
 
 OWNER_INTERVAL_S = 2.0
@@ -601,10 +603,14 @@ class Guards:
         return min(max(INTERVAL_S, 3 * (self.clock() - began_s)), INTERVAL_MAX_S)
 
     def _look_for_brake(self, brokers: Iterator[int]) -> float:
-        """Ask the next broker for the stop topic; return the time until the next check [s].
+        """Ask the next broker whether the stop topic exists; return the time until the next check
+        [s].
 
-        Other brokers are asked at the same time, each on its own thread. The run stops if all
-        checks failed for `BLIND_S`.
+        Up to `BRAKE_LOOKERS` threads call this function at the same time, each for different
+        brokers. The run stops if the checks of all threads have failed for `BLIND_S` seconds.
+
+        Args:
+            brokers: ids of the brokers that this thread asks in turn, without an end.
         """
         try:
             self.stop(self._stop_request(next(brokers)))

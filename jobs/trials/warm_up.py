@@ -1,10 +1,10 @@
 """The loads before the first trial: a growing load (a climb), and the warm-up of cold brokers.
 
-A first trial at a guessed load may exceed the limit of a shared cluster many times. A climb begins
-with a small share of the load of other clients, at most doubles every few seconds, and ends within
-two seconds after a step that is too large. A climb is not evidence for a limit; it only determines
-the first load of the search. On cold brokers, whose JVMs have just started, the climb stays at its
-last load until the brokers no longer become faster.
+The load of a first trial, if it were guessed, could be many times the limit of a shared cluster. A
+climb begins with a small share of the load of other clients, at most doubles every few seconds, and
+ends within two seconds after a step that is too large. The growing load (the climb) determines only
+the first load of the search; no limit is computed from its readings. On cold brokers, whose JVMs
+have just started, the climb stays at its last load until the brokers no longer become faster.
 """
 
 from __future__ import annotations
@@ -629,8 +629,8 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:
-    """Busy time of a request handler for each produce request, divided by the number of handlers
-    [ms].
+    """Busy time of all request handlers of a broker for each produce request, divided by the number
+    of handlers [ms].
 
     The busy time includes the work for the followers' fetch requests.
     """

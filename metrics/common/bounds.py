@@ -309,8 +309,8 @@ Properties = Annotated[Mapping[str, str], KafkaProperties()]
 
 @dataclass(frozen=True)
 class Kafka:
-    """A mark with Kafka's name of an option, for a name that cannot be derived from the option's
-    name.
+    """A mark on an option: the name of its Kafka property, if this name is not the option's name
+    with dots.
     """
 
     name: str

@@ -419,9 +419,9 @@ class _Explanation:
         places = {before.metadata, after.metadata} - {""}
         more = ", ".join(f"{name.value} ×{ratio:.2f}" for name, ratio in self._grown())
         cost = (
-            f"at the same load {label} uses more: {more}"
+            f"at the same load {label} uses more than {self.faster.label}: {more}"
             if more
-            else f"at the same load {label} does not use more of any resource"
+            else f"at the same load {label} uses no more of any resource than {self.faster.label}"
         )
         return self._made(
             resource,

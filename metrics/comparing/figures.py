@@ -332,7 +332,7 @@ def effects_of(
         results: results of all cases and repeats.
         axes: full path of each varied key → its values; each other value is compared with the first
             value.
-        less_is_better: True if figures are times.
+        less_is_better: True if a smaller figure is better, because the figures are durations.
         between_sd: standard deviation over repeated measurements of one case, see
             `interval_effect`.
     """

@@ -49,14 +49,15 @@ from metrics.windows.use import (
 )
 
 HANDLERS_SHARE_HIGH = 0.5
-"""Flushes, or waits without CPU, explain busy handlers if they take this share of the handlers'
-busy time or more [ratio]."""
+"""Log flushes count as the reason for busy request handlers if the flushes take at least this share
+of the handlers' busy time [ratio]. Request handlers count as mostly waiting if they use no CPU
+during at least this share of their busy time."""
 
 FLUSH_SHARE_LOW = 0.25
-"""Flushes also explain busy handlers at this share of the handlers' busy time, if the handlers
-mostly wait and some thread flushes nearly all the time [ratio]. The value is lower than
-`HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the followers'
-bytes."""
+"""If request handlers mostly wait and some thread flushes nearly all the time, log flushes count as
+the reason for busy handlers from this share of the handlers' busy time on [ratio]. The value is
+lower than `HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the
+followers' bytes."""
 
 REMOTE_SHARE_HIGH = 0.5
 """Replication counts as the limit if a produce request waits for followers during this share of its

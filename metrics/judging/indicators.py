@@ -318,8 +318,8 @@ class RequestQueue(BrokerIndicator):
     resource = Resource.REQUEST_HANDLERS
 
     def is_on(self, limits: Indicators, cluster: ClusterFacts) -> bool:
-        """True if the goal limits the number of waiting requests or their share of the queue, and
-        the cluster shows metrics.
+        """True if the goal limits the number of waiting requests (as a number or as a share of the
+        queue's size), and if the metrics of the brokers can be read.
         """
         given = (limits.request_queue_max, limits.request_queue_share_max)
         return any(each is not None for each in given) and super().is_on(limits, cluster)

@@ -157,8 +157,8 @@ def followers_reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -
 def followers_unknown(limits: Indicators) -> Reason:
     """A note that the followers' lag is not known and does not count in the verdict."""
     text = (
-        "the followers' lag is not known, because not all brokers reported the end offsets of "
-        "their replicas: only an ISR change shows a follower that falls behind"
+        "not all brokers reported the end offsets of their replicas, so the followers' lag is "
+        "not known; in this trial, only a change of the ISR shows that a follower falls behind"
     )
     assert limits.follower_lag_growth_max is not None, "the indicator is on"
     return Reason(

@@ -43,9 +43,9 @@ class Indicators:
             [ratio] (docs/gates-and-guards.md#followers-that-fall-behind). `follower_lag_growth_max`
             has no effect with one replica, or while a broker is offline on purpose.
         throttled_is_overload: true if a load that a quota throttles is OVERLOADED, so that the
-            search finds the quota. If false, a load that a quota throttles is INVALID. With true,
-            `validity.throttle_ms_max` has no effect, and `trial.measure_s` must be longer than the
-            burst that quotas allow.
+            search finds the quota; false if such a load is INVALID. If `throttled_is_overload` is
+            true, `validity.throttle_ms_max` has no effect, and `trial.measure_s` must be longer
+            than the burst that quotas allow.
     """
 
     request_handler_idle_min: Annotated[float, Number(0, 1, below=True)] = 0.20

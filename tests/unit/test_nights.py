@@ -193,7 +193,8 @@ def test_a_slow_loss_is_a_regression_that_says_since_when() -> None:
     assert first.outcome is Outcome.REGRESSION
     assert first.slow_loss is not None
     assert first.slow_loss.loss >= 0.05
-    words = f": regression, slow loss: {format_ratio(first.slow_loss.loss)} since the night of n"
+    loss = format_ratio(first.slow_loss.loss)
+    words = f": regression, slow loss over many nights: {loss} since the night of n"
     assert words in comparison_text(first)
     assert int(first.slow_loss.since[1:]) in range(25, alarms[0] + 2)
 

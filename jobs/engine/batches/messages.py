@@ -123,10 +123,12 @@ def message_stream(
 ) -> Iterator[Message]:
     """An endless stream of messages. The same pattern and seed give the same messages.
 
-    Sizes are drawn by stratified sampling. The distribution of sizes is divided into 128 equally
-    probable ranges. Every 128 consecutive messages have one size from each of the 128 ranges, in
-    random order. Messages from a file are also drawn by stratified sampling. In a long series of
-    messages, the mean size is therefore the configured mean.
+    Sizes are drawn by stratified sampling, so that the mean size of a long series of messages is
+    the configured mean. The distribution of sizes is divided into 128 equally probable ranges.
+    Every 128 consecutive messages have one size from each of the 128 ranges, in random order. If
+    whole messages of a file are sent (`payload.sizes` is "messages"), the list of these messages is
+    divided into 128 equal ranges, and every 128 consecutive messages come from 128 different
+    ranges.
 
     Args:
         keys: keys to choose from; by default each message has a random key.

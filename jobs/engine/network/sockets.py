@@ -16,8 +16,9 @@ _WORTH_A_CALL_BYTES = 65_536
 """Least number of unneeded bytes for which a separate system call drops the bytes [B]. A smaller
 number of bytes is read with the needed bytes and ignored, which is faster."""
 _PEEK_BYTES = 4_096
-"""Size of a read after dropped records [B]. The read has room for the headers of a partition and of
-a batch. The records after the headers will probably be dropped, too."""
+"""Size of the first read after dropped records [B]. A read of 4,096 bytes has room for the headers
+of a partition and of a batch. The read is short because the records after these headers will
+probably be dropped, too."""
 _NOTHING = memoryview(b"")
 
 
@@ -292,7 +293,11 @@ class Sockets(Generic[Owned_contra]):
 
 
 def _await_rest(channel: Channel, transport: Transport) -> None:
-    """If the next bytes will be dropped, make the selector wait until many bytes have arrived."""
+    """Set the number of received bytes at which the selector wakes.
+
+    If the next bytes will be dropped unread, the selector waits for many of these bytes, so that a
+    few system calls drop them. Otherwise the selector wakes at the first byte.
+    """
     dropper = transport.dropper
     size = channel.skippable if _dropper_of(channel, transport) else 1
     if dropper and size != channel.awaited:

@@ -218,9 +218,9 @@ class Transport:
 class PlainTransport(Transport):
     """A transport over a plain TCP socket.
 
-    Linux can drop received bytes without copying them (MSG_TRUNC, tcp(7)). On other systems
-    MSG_TRUNC has another meaning. A call with MSG_TRUNC needs a buffer but does not write to it, so
-    the buffer takes no memory.
+    Linux can drop received bytes without copying them (MSG_TRUNC, tcp(7)). The flag MSG_TRUNC has
+    this meaning only on Linux. A call with MSG_TRUNC needs a buffer but does not write to the
+    buffer, so the buffer takes no memory.
     """
 
     __slots__ = ()

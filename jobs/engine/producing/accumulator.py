@@ -149,7 +149,7 @@ class Accumulator:
         self.schedule(queue, queue.producer, not_before_s)
 
     def end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
-        """If this batch was the retry in flight of its queue, schedule the queue now."""
+        """If this batch is the retry for whose answer its queue waits, schedule the queue now."""
         queue = producer.queues.get(batch.partition)
         if queue is not None and queue.under_way is batch:
             queue.under_way = None

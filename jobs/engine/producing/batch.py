@@ -14,7 +14,9 @@ UNACKNOWLEDGED = "Unacknowledged"
 """Error name of records that were sent but not acknowledged until the end of the drain."""
 
 SEQUENCES = 2**31
-"""Number of different sequences. Sequences are counted modulo this number."""
+"""Number of different sequence numbers that a record of an idempotent producer can have. After the
+highest sequence number, the numbers begin again at 0.
+"""
 
 _EPOCH_MAX = 2**15 - 1
 

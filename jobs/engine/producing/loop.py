@@ -87,8 +87,8 @@ class GrowthEnd:
     def apply(self, producers: Iterable[Producer]) -> None:
         """End the growth of the load if the driver has set the end of the growth.
 
-        Producers that have not begun are withdrawn. A producer that offers a share of its rate
-        keeps its present share.
+        Producers that have not begun are withdrawn. A producer whose present rate is only a share
+        of its full rate continues at its present rate.
         """
         climb = self._plan.climb
         if self._driver is None or self._driver.climb_end_s is None or climb is None:

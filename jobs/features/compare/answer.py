@@ -138,7 +138,7 @@ class CaseComparer:
     """Measures one message size on both sides.
 
     Attributes:
-        hold: function that makes one trial.
+        hold: function that makes one trial of one side at a given load; see `Hold`.
         effort: the numbers of trials.
         load_start, load_cap: first load and highest permitted load per broker.
         has_time: function that returns whether the time budget permits another trial.

@@ -176,7 +176,10 @@ def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -
     """Add the keys of a part to a map, each key with the source of its value as a comment.
 
     Args:
-        is_part: whether the map is a part of a mix. A part has one message size instead of a list.
+        place: the map to which the keys are added.
+        learned: the part whose keys are added.
+        is_part: whether `place` describes one part of a mix. A part of a mix has one message size,
+            whereas a workload without a mix has a list of message sizes.
     """
     for path, figure in learned.keys.items():
         *above, name = path.split(".", 2)  # the name of a topic's property contains dots

@@ -527,13 +527,15 @@ class BatchReader:
 LOOKUPS_PER_S = 200.0
 """Maximum rate of look-ups [1/s]."""
 LOOKUPS_MAX = 6_000
-"""Maximum number of look-ups by time for curves."""
+"""Maximum number of look-ups of an offset by time, for the curves of all topics. A curve is the
+number of records of a topic over time.
+"""
 PARTITIONS_EACH = 4
 """Maximum number of partitions of each topic for which the rate over time is looked up. The topic's
 remaining partitions are assumed to have the same rate over time.
 """
 REQUESTS_MAX = 600
-"""Maximum number of requests for curves."""
+"""Maximum number of requests that look up the number of records of all topics over time."""
 _STEP_MAX_S = 86_400.0
 _AT_ONCE = 500
 _MOVED = (
@@ -667,8 +669,11 @@ class OffsetLookup:
         logs: Mapping[str, Mapping[int, PartitionLog]],
         now_s: float,
     ) -> dict[str, tuple[float, ...]]:
-        """Topic → the times to look up. The step is so long that look-ups and requests stay within
-        their maximum numbers.
+        """Topic → the times for which the offsets of its partitions are looked up.
+
+        The times are one hour apart. If this needs more than `LOOKUPS_MAX` look-ups or more than
+        `REQUESTS_MAX` requests, the distance between the times is doubled as often as necessary,
+        until it is longer than a day.
         """
         step_s = HOUR_S
         while True:

@@ -3,7 +3,7 @@
 The use U of a resource is the sum of a part R without traffic and a part that grows with the
 traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U - R) times. If a
 run measured the limit, the capacity C of the limiting resource is the use of this resource at the
-limit. The interval of the answer is then computed from the interval of the limit.
+limit. With a measured limit, the interval of the answer is computed from the limit's interval.
 
 Another answer compares today's bytes per second with the bytes per second at the limit. If the use
 of no resource is known, the answer comes only from this comparison of bytes. A limit between two

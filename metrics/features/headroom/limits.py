@@ -8,10 +8,11 @@ uses a little of each resource, for fetches of followers and for heartbeats. A f
 limit cannot show the constant part, so the constant part has a prior distribution: near 0, and at
 most some hundredths of the use at the limit.
 
-The use is stated as a share of the resource. If only a run shows the capacity of the resource, the
-use is stated as a rate. If the use is a share, the resource is exhausted at the threshold that
-`metrics.judging.nearness` defines for it. The answer comes from one window of production. Shorter
-parts of this window show the scatter of the use.
+If the metrics of production show how large a resource is, its use is stated as a share of the
+resource. The disk and the network also have a use as a rate [B/s], for which the limit of a run
+shows the capacity. If the use is a share, the resource is exhausted at a threshold from the goal or
+from `metrics.judging.nearness`. The answer comes from one window of production. Shorter parts of
+the window of production show the scatter of the use.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def loads_of(
 
     Args:
         brokers: the windows of all brokers.
-        hosts: the windows of their hosts.
+        hosts: the windows of the hosts on which the brokers run.
         limits: the limits of the goal.
         machines: broker id → name of its machine; by default each broker has its own machine.
     """
@@ -181,7 +182,9 @@ def _share(resource: Resource, used: float, most: float) -> ResourceLoad:
 
 
 SLICES = 6
-"""Number of parts of the window. The scatter between the parts shows the error of the means."""
+"""Maximum number of parts into which the window of production is divided. The scatter of the use
+between these parts shows the error of the mean use in the whole window.
+"""
 IDLE_BYTES_PER_S = 1_000.0
 """A cluster is idle if the input of all its brokers is below this rate [B/s]."""
 
@@ -200,9 +203,9 @@ class Today:
 
     Attributes:
         source: source of the metrics.
-        start_s, end_s: start and end of the window [s since the epoch].
-        whole: the readings for the whole window.
-        parts: the readings for each part of the window.
+        start_s, end_s: start and end of the window of production [s since the epoch].
+        whole: the readings from `start_s` to `end_s`.
+        parts: the readings for each of several equal parts of the time from `start_s` to `end_s`.
         machines: broker id → name of its machine, if the name is known.
         note: a sentence on how the window was chosen; empty if the cluster was watched live.
     """

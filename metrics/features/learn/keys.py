@@ -403,7 +403,7 @@ def _topic(part: Part, brokers: int) -> Keys:
         keys[f"topic.config.{key}"] = Figure(value, SEEN, f"property of {facts.name}")
     for key, size in (("retention.bytes", RETENTION_BYTES), ("segment.bytes", SEGMENT_BYTES)):
         own = facts.config.get(key, "a value that this user may not read")
-        text = f"for trials; {facts.name} has {own}"
+        text = f"a size that suits trials; {key} of the topic {facts.name} is {own}"
         keys[f"topic.config.{key}"] = Figure(size, ASSUMED, text)
     return keys
 

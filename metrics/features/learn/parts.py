@@ -1,7 +1,8 @@
 """The parts of a mix: similar topics become one part, and the sums over all topics stay exact.
 
 The number of producers and the linger are fitted so that they produce the observed batches at the
-rate of the topic. Batch headers state neither. If batches have producer ids, these ids are counted.
+rate of the topic. Batch headers state neither the number of producers nor the linger. If batches
+have producer ids, the producers are counted by these ids.
 Without producer ids, the time between the first and the last record of a batch shows how fast one
 producer fills a batch. The records of a producer go to one batch at a time, until this batch is
 full or `linger.ms` is over.
@@ -9,9 +10,9 @@ full or `linger.ms` is over.
 The number of batches in a request is also fitted, because batch headers do not show the requests. A
 producer that writes to one partition at a time sends one batch in each request. A producer whose
 keys choose partitions has open batches in several partitions. When the first of a broker's batches
-has waited for `linger.ms`, all open batches for this broker go into one request. One request
-therefore consists of the batches that one producer opened within one linger in different partitions
-of one broker.
+has waited for `linger.ms`, all open batches for this broker go into one request. The batches of one
+request have one producer and one broker, belong to different partitions, and were opened within one
+`linger.ms`.
 """
 
 from __future__ import annotations

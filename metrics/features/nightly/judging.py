@@ -420,7 +420,7 @@ def comparison_text(compared: NightComparison) -> str:
         change = f"{_signed(effect.change)} ({_interval(effect)}) against {nights}"
         if slow := compared.slow_loss:
             since = f"{format_ratio(slow.loss)} since the night of {slow.since}"
-            change = f"slow loss: {since}; {change}"
+            change = f"slow loss over many nights: {since}; {change}"
         sentences = [f"{figure}: {compared.outcome.value}, {change}; {least}"]
     if compared.outcome is Outcome.REGRESSION:
         sentences += _cause(compared)

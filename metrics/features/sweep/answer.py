@@ -89,8 +89,8 @@ class Recommendation:
         aim: `throughput` means the highest figure, `latency` means the lowest p99 latency, and
             `both` means the lowest p99 latency among cases whose figure is near the highest one.
         best: the best case.
-        alike: for the aim `throughput`: settings of each case whose figure does not differ
-            significantly from the best figure.
+        alike: settings of each other case whose figure does not differ significantly from the
+            figure of the best case; empty unless the aim is `throughput`.
     """
 
     aim: str
