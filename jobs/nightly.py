@@ -48,7 +48,7 @@ def nightly(
     """Measure the cases of a suite, and report which of them are worse than before.
 
     Exit codes: 4 for a regression, 3 if no case has a conclusion, 0 otherwise. The first night has
-    no earlier night for a comparison, and ends with 0.
+    no earlier night for a comparison, so it cannot end with 4.
     """
     # Imported here, because --help and shell completion do not need these modules.
     from jobs.config.base import is_name
