@@ -119,12 +119,6 @@ GOVERNORS = (
         "governs how followers fetch",
     ),
     Governor(
-        r"min\.insync\.replicas",
-        (Resource.REPLICATION,),
-        -1,
-        "is the number of replicas that an acknowledgement waits for",
-    ),
-    Governor(
         r".*replication\.throttled\.rate",
         (Resource.REPLICATION,),
         1,
