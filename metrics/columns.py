@@ -6,10 +6,11 @@ The annotation of a field determines the Arrow type and the Spark DDL (`metrics.
 `Literal`, an `Enum` and a class with `to_text` and `from_text` are strings. `X | None` has the type
 of X. All columns are nullable. Null means that the value is not known.
 
-Marks in `Annotated` define exceptions. With `Column`, the column has another name than the field.
-With `Flat`, the row has one column for each column of the field's dataclass. With `Moment`, the
-column is a timestamp. With `NO_COLUMN`, the field has no column. A method with `@column` becomes a
-property. The value of the property is also written to a column, which is never read back.
+A mark in a field's `Annotated` changes the field's column. With `Column`, the column has another
+name than the field. With `Flat`, the row has one column for each field of the field's dataclass, in
+place of one struct column. With `Moment`, the column is a timestamp. With `NO_COLUMN`, the field
+has no column. A method with `@column` becomes a property. The value of this property is also
+written to a column, but is never read from it.
 """
 
 from __future__ import annotations
@@ -50,11 +51,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Flat:
-    """A mark for a dataclass whose columns are columns of the row itself.
+    """A mark for a field of a dataclass type: each inner field has its own column in the row.
 
     Attributes:
-        prefix: prefix of the columns' names.
-        adds_meaning: True to put the field's description before the description of each column.
+        prefix: prefix of the names of the inner fields' columns.
+        adds_meaning: True to put the description of the marked field before the description of each
+            of these columns.
     """
 
     prefix: str = ""
@@ -144,7 +146,7 @@ _FIELDS: dict[Any, tuple[ColumnField, ...]] = {}
 def fields_of(kind: type[Any]) -> tuple[ColumnField, ...]:
     """The columns of a dataclass in order, with derived columns last.
 
-    A flat dataclass is one entry.
+    A field with a `Flat` mark is one entry, although the row has several columns for it.
     """
     if kind not in _FIELDS:
         _FIELDS[kind] = _find_fields(kind)
@@ -174,7 +176,8 @@ class RowColumn:
     Attributes:
         name: name of the column.
         homes: (dataclass, field) pairs from the outermost dataclass to the dataclass that defines
-            the column. An outer dataclass is listed only if its flat field adds its meaning.
+            the column. A pair of an outer dataclass is listed only if the `Flat` mark of the pair's
+            field has `adds_meaning`.
     """
 
     name: str
@@ -261,12 +264,13 @@ def utc(at_s: float) -> datetime:
 def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Record:
     """Restore a dataclass from a row of Spark, Arrow or JSON.
 
-    A field has its default if the row has no value for it or the value is null. A row of another
-    version may have no value. If such a field has no default, it becomes None if its type allows
-    None, NaN if it is a float, and an empty tuple if it is a tuple.
+    A row that another version of redline wrote may lack the value of a field. A field without a
+    value in the row, or with null, gets its default. A field without a value and without a default
+    becomes None, NaN or an empty tuple, according to its type (`X | None`, float or tuple).
 
     Raises:
-        ValueError: a value is missing, and the field has no default and none of these types.
+        ValueError: the row has no value for a field that has no default and a type other than
+            `X | None`, float and tuple.
     """
     values = {}
     for item in fields_of(kind):

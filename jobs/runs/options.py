@@ -1,4 +1,4 @@
-"""The command-line options that the jobs share."""
+"""The command-line options of a run that all jobs have."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options of a job that loads a cluster; `redline doctor` checks a run with these options.
+    """The command-line options of every job that loads a cluster.
 
     Attributes:
         out: the folder that contains the run's own folder.

@@ -147,8 +147,9 @@ def _numeric(kind: str, unit: str, bounds: Mapping[str, float]) -> dict[str, Any
 
 
 def _in_unit(value: Any, unit: str) -> Any:
-    """Convert a text with a unit, such as `30s`, to a number of `unit`. Do not change other
-    values.
+    """Convert a text with a unit, such as `30s`, to a number of `unit`.
+
+    A value that is not a text with a unit is returned unchanged.
     """
     number = amount(value, unit) if isinstance(value, str) else None
     return value if number is None else number
@@ -188,7 +189,11 @@ class Whole(Checked):
 
 @dataclass(frozen=True)
 class Number(Checked):
-    """A finite number from `low` to `high`. `above` excludes `low`, and `below` excludes `high`."""
+    """A finite number from `low` to `high`.
+
+    With `above`, the number must be greater than `low`. With `below`, the number must be less than
+    `high`. `unit` is a plural noun; it is empty for a number without a unit.
+    """
 
     low: float
     high: float
@@ -245,7 +250,7 @@ class Text(Checked):
 
 @dataclass(frozen=True)
 class Choice(Checked):
-    """One of several names."""
+    """A text that must be one of `names`."""
 
     names: tuple[str, ...]
 

@@ -11,7 +11,7 @@ ENDED_SPARK = (
     "No active or default Spark session",
     "org.apache.spark.SparkEnv$.get()",
 )
-"""Parts of the errors of requests to Spark while its context ends or after it has ended."""
+"""Texts in the messages of errors that Spark raises if its context is ending or has ended."""
 
 
 class RedlineError(Exception):

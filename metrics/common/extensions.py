@@ -1,8 +1,8 @@
-"""Extensions that other authors provide in installed packages. Python's entry points list them.
+"""Extensions that other authors provide in installed packages, as entry points of Python.
 
-A package is imported only if a configuration names its extension. The user sees an error if a
-package is broken or if it supports another version of a protocol. docs/extending.md describes the
-groups of entry points and their protocols.
+A package is imported only if a configuration names an extension of the package. The user sees an
+error if a package is broken, or if a package supports another version of a protocol.
+docs/extending.md describes the groups of entry points and their protocols.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def load_extension(group: str, name: str) -> Extension:
     points = sorted(entry_points(group=group, name=name), key=lambda each: each.value)
     packages = [_package_of(each) for each in points]
     if not points:
-        others = ", ".join(installed_names(group)) or "no package adds any"
+        others = ", ".join(installed_names(group)) or "none is installed"
         raise ConfigError(
             f"no installed package adds {name} to {group}; expected a name that an installed "
             f"package adds ({others}); correct the name, or install its package with kafka-redline"

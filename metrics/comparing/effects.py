@@ -23,8 +23,8 @@ from metrics.trial.trial import Trial
 _STEPS = 100
 """Maximum number of steps of Newton's method, sufficient for degrees of freedom of 0.5 or more."""
 _CLOSE = 1e-9
-"""Relative size of a step of Newton's method below which the iteration ends. The relative error is
-then about the square of this size."""
+"""Newton's method ends if the size of a step, divided by the value, is below this ratio. The
+relative error of the result is about the square of this ratio."""
 
 
 def student_tail(x: float, freedom: float) -> float:
@@ -87,11 +87,11 @@ different."""
 PAIRS_MIN = 3
 """Minimum number of pairs from which the scatter of the pairs is estimated."""
 BETWEEN_STARTS_SD = 0.08
-"""Standard deviation of a figure's logarithm over repeated measurements of one case. This scatter
-is added to the error that each figure's interval states. 17 of the delivered experiments with 38
-cases, measured on two days on one disk, gave 0.06 (0.04 to 0.10, 21 degrees of freedom) within an
-experiment. The constant is larger than 0.06, so that intervals are also wide enough on a machine
-with other load."""
+"""Standard deviation of a result's logarithm over repeated measurements of one case. In
+comparisons, a result's variance is the variance that its interval states plus this value squared.
+The value that was measured is 0.06 (0.04 to 0.10, 21 degrees of freedom), from 17 of the delivered
+experiments (38 cases) on two days on one disk. The constant is larger than the measured 0.06, so
+that intervals are also wide enough on a machine with other load."""
 BETWEEN_NIGHTS_SD = 0.05
 """Default standard deviation of a figure between measurements on different days, divided by the
 mean of the figure [ratio]."""
@@ -127,9 +127,9 @@ class Effect:
 def are_alike(effects: Sequence[Effect]) -> bool:
     """True if one common effect can explain the effects of a change at several settings.
 
-    Cochran's Q compares the scatter of the logarithms around their weighted mean with the scatter
-    that the intervals predict. The effects differ if the p-value of this scatter is below
-    `ALIKE_P`.
+    Cochran's Q compares the scatter of the effects' logarithms around their weighted mean with the
+    scatter that the effects' intervals predict. The effects differ if the p-value of Cochran's Q is
+    below `ALIKE_P`.
     """
     spreads = [math.log(each.high / each.low) for each in effects]
     if len(effects) < 2 or not all(0 < each < math.inf for each in spreads):
@@ -192,15 +192,15 @@ def interval_effect(
 
 
 NIGHT_ALPHA = 1 / 30
-"""If nothing has changed, a night has at least one false alarm with this probability. Regressions
-and improvements in all cases of the night count. Half of the false alarms are regressions. `make
-bench-decisions` measures the rate together with the cumulative sum."""
+"""Probability that a night has at least one false alarm in any of its cases. A false alarm is a
+regression or an improvement that a night reports although nothing has changed; each kind has half
+of this probability."""
 REFERENCE_NIGHTS = 20
 """Number of first nights that are the reference for a slow loss."""
 _NIGHT_FREEDOM = 0.6
-"""Degrees of freedom that each difference between neighboring nights adds to the estimate. The
-estimated variance has as much scatter as if each difference, whose square is limited, counted as
-0.6 independent values."""
+"""Degrees of freedom that each difference between neighboring nights adds to the estimated
+variance. The estimated variance from n differences, whose squares are limited, has as much scatter
+as a variance from 0.6 n independent values."""
 _WINSOR = 2.0
 """Differences between neighboring nights that are larger than this value are reduced to it
 [standard deviations]."""
@@ -211,14 +211,13 @@ _SPREAD_CLOSE = 1e-4
 value."""
 _SLOW_NIGHTS = 120
 """Mean number of nights until the cumulative sum of any case causes a false alarm, if the reference
-and the spread are exact. `make bench-decisions` measures the number for an estimated reference and
-an estimated spread."""
+and the spread are exact. For an estimated reference and an estimated spread, `make bench-decisions`
+measures the mean number of nights until a false alarm."""
 _REFERENCE_ERRORS = 1.5
 """A difference from the reference is a loss only if it is larger than this value [standard errors].
 """
 _NEWEST_NIGHTS = 5
-"""The size of a slow loss is a mean over the newest nights. This is the maximum number of these
-nights."""
+"""Maximum number of newest nights over which the size of a slow loss is a mean."""
 
 
 @dataclass(frozen=True)
@@ -235,22 +234,23 @@ class Spread:
 
 
 def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) -> Spread:
-    """Estimate the spread from night to night, from a stated value and from the nights.
+    """Estimate the spread of a figure from night to night, from the suite and from the figures.
 
-    The variance is the weighted mean of the stated variance and the variance of the nights (scaled
-    inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed., 2.6). If two nights
-    agree only by chance, the stated variance prevents a false alarm. A long history has more weight
-    than the stated value. The variance of the nights is half the mean square of the differences
-    between neighboring nights. A sudden loss that lasts changes only one of these differences. A
-    slow loss changes each of them only slightly. If the square of a difference is above a limit,
-    which follows from the estimated variance, it is reduced to the limit. This method is called
-    winsorizing (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
+    The estimated variance is the weighted mean of `noise_cv`² and the variance of the figures'
+    logarithms (scaled inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed.,
+    2.6). With `noise_cv`, two nights whose figures agree by chance do not make the variance so
+    small that the next night causes a false alarm. In a long history, the figures have more weight
+    than `noise_cv`. The variance of the figures is computed from the difference between the
+    logarithms of each two neighboring nights: mean square of the differences / 2. A sudden and
+    lasting loss affects only one difference. A slow loss affects each difference only slightly. The
+    square of a difference is limited to a multiple of the estimated variance. This limitation is
+    called winsorizing (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
-        nights: figures of all comparable nights, oldest first; each figure is above zero. Nights
-            with a regression or an improvement are included.
-        noise_cv: the stated standard deviation from night to night [ratio].
-        noise_weight: weight of the stated value, as a number of nights.
+        nights: figures of all comparable nights, oldest first, each above zero; also figures of
+            nights with a regression or an improvement.
+        noise_cv: standard deviation from night to night that the suite states [ratio].
+        noise_weight: weight of `noise_cv`, as a number of nights.
     """
     halves = sorted(math.log(b / a) ** 2 / 2 for a, b in pairwise(nights))
     sums = [0.0, *accumulate(halves)]
@@ -292,21 +292,23 @@ def slow_loss(
     """A loss that has accumulated over several nights since a reference.
 
     The method is Page's cumulative sum (Biometrika 41, 100, 1954): it sums the losses of the nights
-    in standard deviations. Half of the smallest loss that matters is subtracted from each loss. The
-    threshold follows from the mean number of nights until a false alarm (Siegmund, Sequential
-    Analysis, 1985, equation 2.57). The sum is capped at the threshold. So the sum falls below the
-    threshold soon after the loss has ended.
+    in standard deviations. Half of the smallest loss that matters is subtracted from each loss. A
+    cumulative sum at its threshold means a slow loss. The threshold follows from the mean number of
+    nights until a false alarm (Siegmund, Sequential Analysis, 1985, equation 2.57). The cumulative
+    sum does not grow beyond its threshold, so that it falls below the threshold soon after a loss
+    has ended.
 
     Args:
-        reference: figures of the first nights, above zero.
-        later: figures of all later nights in order, with tonight's figure last, above zero.
+        reference: figures of the first nights, each above zero.
+        later: figures of all nights after the reference nights, oldest first and tonight's figure
+            last, each above zero.
         sd: standard deviation of the logarithm from night to night.
         min_effect: the smallest loss that matters [share].
         cases: number of cases that share the rate of false alarms.
 
     Returns:
         The mean loss of the newest nights [share], and the index in `later` of the night at which
-        the sum began to grow. None without a loss.
+        the cumulative sum began to grow. None without a slow loss.
     """
     level = fmean(math.log(value) for value in reference)
     least = -math.log1p(-min_effect)
@@ -481,8 +483,8 @@ def _network_bytes_per_byte(trial: Trial) -> float | None:
 
 
 CAPACITY = Quantity("capacity_mb_per_s_per_broker", "capacity", "MB/s/broker", _capacity)
-"""Payload rate that saturated brokers acknowledge. The conclusion of a comparison depends on this
-quantity."""
+"""Payload rate that saturated brokers acknowledge, which determines the conclusion of a comparison.
+"""
 
 STEADY = (
     Quantity("handlers_busy", "request handlers busy", "", _handlers_busy),

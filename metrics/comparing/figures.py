@@ -66,7 +66,7 @@ several keys."""
 BROKERS_KEY = "cluster.testbed.brokers"
 """Full path of the key with the number of brokers that a run starts."""
 PROPERTIES_PREFIX = "cluster.testbed.properties."
-"""Prefix of the full paths of keys for properties of brokers."""
+"""Start of the full path of each key that sets a property of a testbed's brokers."""
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}
 
 
@@ -134,9 +134,9 @@ class Result:
     def estimate(self) -> float | None:
         """The geometric middle of the interval; the figure itself if the interval is not known.
 
-        For a limit, the figure is the highest sustained load. The limit itself may be up to 15 %
-        higher, because the search ends with a bracket. So the middle of the interval is a better
-        estimate of the limit.
+        If the figure is a limit, the figure is the highest sustained load. The limit itself may be
+        up to 15 % higher than this load, because the search ends with a bracket. So the middle of
+        the limit's interval is a better estimate of the limit than the highest sustained load.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -215,13 +215,14 @@ def middle(values: Iterable[float | None]) -> float | None:
 def short(path: str) -> str:
     """A short name of a key.
 
-    For a Kafka property, this is Kafka's name. For another key, it is the last part of the path.
+    The short name of a Kafka property is Kafka's name. The short name of a key that is no Kafka
+    property is the last part of the key's path, or words for a few keys, such as `producers`.
     """
     return _WORDS.get(path) or last_name(path)
 
 
 def last_name(path: str) -> str:
-    """Kafka's name of a property, or the last part of the path of another key."""
+    """The name of a Kafka property; for a key that is no Kafka property, the path's last part."""
     name = path.removeprefix(PROPERTIES_PREFIX)
     return name if name != path else path.rsplit(".", 1)[-1]
 
@@ -297,7 +298,8 @@ class AxisEffect:
             if it follows from the figures' intervals and an assumed scatter.
         where: values of the other keys for which this effect holds; empty if the effect does not
             depend on them.
-        seen: mean ratio of the figures, also known without an effect.
+        seen: mean ratio of the figures with `after` to the figures with `before`; also known if
+            there are too few measurements for `effect`.
     """
 
     axis: str
@@ -316,8 +318,7 @@ _CONCLUSIONS_ON_TIMES = {
     Conclusion.REGRESSION: Conclusion.IMPROVEMENT,
     Conclusion.IMPROVEMENT: Conclusion.REGRESSION,
 }
-"""Conclusion for a figure of which a larger value is better → the conclusion if a smaller value is
-better. Conclusions that are not listed do not change."""
+"""Regressions and improvements are swapped if the results are times: a shorter time is better."""
 
 
 def effects_of(
@@ -369,8 +370,9 @@ def _against(
 ) -> Iterator[AxisEffect]:
     """Compare one value of a varied key with the first value of the key.
 
-    If the effect does not depend on the other varied keys, the result is one effect over all their
-    values. Otherwise the result is one effect for each combination of their values.
+    If the effect does not depend on the other varied keys, the result is one effect over all values
+    of these keys. If the effect depends on the other varied keys, the result is one effect for each
+    combination of the values of these keys.
     """
     pairs = pairs_of(results, {axis: values[0]}, {axis: values[1]})
     places: dict[tuple[tuple[str, str], ...], Pairs] = {}
@@ -503,11 +505,11 @@ def sentence(each: AxisEffect, less_is_better: bool = False, is_time: bool = Fal
     if effect is None and each.seen is not None:
         return (
             f"{where}: {seen_words(each.seen, is_time)}, from {each.count} "
-            f"{'measurement' if each.count == 1 else 'measurements'} of each; "
-            f"{PAIRS_MIN} repeats or more show whether this is chance"
+            f"{'pair' if each.count == 1 else 'pairs'} of measurements; use "
+            f"{PAIRS_MIN} or more repeats to see whether this change is chance"
         )
     if effect is None:
-        return f"{where}: no answer, because too few cases have a figure"
+        return f"{where}: no answer, because too few cases have a result"
     if each.conclusion is Conclusion.NONE_SEEN:
         return (
             f"{where}: no significant effect ({effect.change:+.1%}, {_interval(effect)}); the "

@@ -54,10 +54,10 @@ of the handlers' busy time [ratio]. Request handlers count as mostly waiting if 
 during at least this share of their busy time."""
 
 FLUSH_SHARE_LOW = 0.25
-"""If request handlers mostly wait and some thread flushes nearly all the time, log flushes count as
-the reason for busy handlers from this share of the handlers' busy time on [ratio]. The value is
-lower than `HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the
-followers' bytes."""
+"""Minimum share of the handlers' busy time in flushes that explains busy handlers, for handlers
+that mostly wait while some thread flushes nearly all the time [ratio]. The value is lower than
+`HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the followers'
+bytes."""
 
 REMOTE_SHARE_HIGH = 0.5
 """Replication counts as the limit if a produce request waits for followers during this share of its
@@ -65,7 +65,8 @@ time or more [ratio]."""
 
 OWN_CPU_SHARE_LEAST = 0.5
 """Brokers count as the cause of a busy machine if they use this share of its used CPU or more
-[ratio]. With a smaller share, other processes count as the cause."""
+[ratio]. If brokers use less than this share, other processes count as the cause of the busy
+machine."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,9 @@ class _Broker:
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
         """The interfaces of the broker's hosts, and of the generator's end of a simulated link.
 
-        A simulated link may drop traffic at both ends, and drops most of it at the generator's end.
-        The interface that drops most is the first one.
+        The interface that drops the highest share of its packets comes first. A simulated link may
+        drop packets at the brokers' end and at the generator's end. The link drops more packets at
+        the generator's end.
         """
         found = [(host, each) for host in self.hosts for each in host.interfaces]
         found += self.cluster.far_interfaces
@@ -166,7 +168,8 @@ class _Broker:
     def awaited_disk(self) -> DiskWindow | None:
         """The disk with the longest queue among the disks that writers may wait for, or None.
 
-        If tasks of a host wait for I/O, a disk of this host counts as busy at a lower busy share.
+        A disk counts as busy from a busy share of `DISK_BUSY_HIGH`. If tasks of the host wait for
+        I/O, a disk counts as busy from the lower `DISK_BUSY_UNDER_PRESSURE`.
         """
         return _longest_queue(
             (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
@@ -215,8 +218,8 @@ class _Broker:
         """True if the CPU is at its limit and brokers use at least half of the used CPU.
 
         Several brokers may run on one machine, but the metrics do not show which brokers share a
-        machine. So the CPU of all brokers without spare CPU is added up. If the metrics do not show
-        which processes use the CPU, the brokers are assumed to use it.
+        machine. So this method adds up the CPU use of all brokers whose machine has no spare CPU.
+        If the metrics do not show which processes use the CPU, the brokers are assumed to use it.
         """
         if self.is_stopped_by_quota:
             return True
@@ -226,8 +229,8 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Share of the machine's used CPU that brokers use, at most [ratio], or None if the CPU of
-        a broker or of the machine is unknown.
+        """Upper bound of the share of the machine's used CPU that brokers use [ratio], or None if
+        the CPU use of a broker or of the machine is unknown.
         """
         used = over(self.cluster.cpu_used_share, cpu_share(self.window))
         return None if used is None else min(1.0, used)
@@ -237,7 +240,7 @@ def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | No
     """The disk with the longest queue among the busy disks, or None if no disk is busy.
 
     Args:
-        disks: pairs of a disk and the minimum busy share of a busy disk [ratio].
+        disks: pairs of a disk and the busy share from which this disk counts as busy [ratio].
     """
     full = [
         disk
@@ -376,8 +379,8 @@ def _handlers(broker: _Broker) -> str:
     elif _waits(window):
         flush = "flushes are unknown" if flushing is None else f"{flushing:.0%} flushes"
         spent = (
-            f", waiting without CPU for at least {waiting:.0%} of their time ({flush}), probably "
-            f"for {_waited_for(broker)}{_moved(window)}"
+            f"; they waited for at least {waiting:.0%} of their time without using CPU ({flush}), "
+            f"probably for {_waited_for(broker)}{_moved(window)}"
         )
     elif missing:
         spent = f"; the metrics do not show how they spend their time: {missing} are missing"
@@ -392,7 +395,7 @@ def _waited_for(broker: _Broker) -> str:
     """
     busy = [disk.busy_share for host in broker.hosts for disk in host.disks]
     if any(busy) and max(filter(None, busy)) < HANDLERS_SHARE_HIGH:
-        return "a lock or an authorizer, because its host's disks were busy less than half the time"
+        return "a lock or an authorizer, because all disks were busy for less than half of the time"
     return "a lock, an authorizer, a read from the disk or a full page cache"
 
 
@@ -485,8 +488,8 @@ def _cpu(broker: _Broker) -> str | None:
 def _cpu_of_others(broker: _Broker) -> str:
     """The text for a machine that other processes keep busy.
 
-    A machine that other processes keep busy is weak evidence, because its brokers may still get
-    enough CPU.
+    Such a busy machine does not prove that CPU limits the brokers, because the brokers may still
+    get enough CPU.
     """
     return (
         f"the machine was {_busy(broker)}, and brokers used {_share(broker.own_cpu_share)} of the "
@@ -495,8 +498,8 @@ def _cpu_of_others(broker: _Broker) -> str:
 
 
 def _disk(broker: _Broker) -> str | None:
-    """The text for a disk that threads other than request handlers, such as replica fetchers, keep
-    busy.
+    """The text for a busy disk on which the request handlers do not wait. For example, replica
+    fetchers keep the disk busy.
     """
     if broker.is_at_limit(Resource.DISK):
         return (
@@ -518,8 +521,8 @@ def _queue_of(broker: _Broker) -> str:
 
 
 def _pressure(broker: _Broker) -> str:
-    """A phrase with the time that tasks waited for I/O, or an empty text if a disk is full without
-    these waits.
+    """A phrase with the time for which tasks waited for I/O. The phrase is empty if the busy share
+    alone shows that a disk is full.
     """
     if broker.full_disk is not None:
         return ""
@@ -595,9 +598,10 @@ _RULES: tuple[
     (Resource.REPLICATION, _always, _waits_for_followers),
 )
 """Tuples of a resource, a function that returns whether the rule applies, and a function that
-returns the text. The text is None if the rule is not true. Causes inside one broker come first.
-Causes that brokers on one machine share come next, and consequences of another broker's problem
-come last."""
+returns the text. The text is None if the rule is not true. The first rules name causes inside one
+broker. The next rules name causes that all brokers on one machine share, such as a lack of CPU. The
+last rules name effects that a problem of a different broker may cause, such as lagging followers.
+"""
 
 
 # --- words ------------------------------------------------------------------------------------
@@ -617,9 +621,8 @@ def _times(window: BrokerWindow) -> str:
     text = f"produce took {produce.total_ms:.1f} ms, {produce.local_ms:.1f} of it local{queue}"
     # In an overload most of the time is the wait in the queue, which does not show the cause.
     served_ms = produce.total_ms - (queued_ms or 0.0)
-    if served_ms <= 0:
-        return text
-    return f"{text}: local {min(1.0, produce.local_ms / served_ms):.0%} of the time after the queue"
+    local = min(1.0, produce.local_ms / served_ms) if served_ms > 0 else None
+    return text if local is None else f"{text}; {local:.0%} of the time after the queue was local"
 
 
 def _collections(window: BrokerWindow) -> str:
@@ -645,7 +648,7 @@ def _furthest_behind(evidence: Evidence) -> str:
 
 def _others(window: BrokerWindow, resource: Resource) -> str:
     used = [f"{r.value} {u:.2f}" for r, u in utilization(window).items() if r is not resource]
-    return f"; utilization of the others: {', '.join(used)}" if used else ""
+    return f"; utilization of its other resources: {', '.join(used)}" if used else ""
 
 
 def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:

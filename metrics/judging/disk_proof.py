@@ -1,11 +1,13 @@
 """The proof that disks wrote the load of a trial, and that the load did not stay in memory only.
 
-A load is proven on disk under three conditions. The disks of each host wrote the share
-`WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. The window covers at
-least twice the age at which the kernel writes a page. Retention could delete no record before the
-record was written. A load without this proof may still be sustained, because in the first half
-minute every broker's memory takes all bytes. So a missing proof does not change the verdict.
-Instead, the answer states how many bytes memory took, and after which time memory would be full.
+A load is proven on disk under three conditions. First, the disks of each host wrote at least the
+share `WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. Second, the
+window covers at least twice the age at which the kernel writes a page. Third, retention deleted no
+record before a disk had written this record. In the first half minute of a load, the memory of the
+brokers' hosts takes all bytes, so a trial can sustain a load that is not proven on disk. The
+verdict of a trial does not depend on whether the load is proven on disk. For a load that is not
+proven on disk, the answer states how many bytes the page cache took without writing them to a disk,
+and after which time the page cache would be full of unwritten bytes.
 """
 
 from __future__ import annotations
@@ -25,29 +27,29 @@ DELETE_DELAY_S = 60.0
 FLUSHER_S = 5.0
 """Time between two checks of the kernel for old dirty pages (vm.dirty_writeback_centisecs) [s]."""
 STEADY_SHARE_MAX = 0.1
-"""A load needs no hold if the hold would fill at most this share of the memory's room for dirty
-pages [ratio]."""
+"""Share of the memory for dirty pages that a load may fill during a hold without needing the hold
+[ratio]. A hold is a long trial that shows whether disks can write the load."""
 
 
 @dataclass(frozen=True)
 class DiskProof:
-    """The evidence that disks wrote a load. Unknown values are None.
+    """The evidence that disks wrote the bytes of a load. Unknown values are None.
 
     Attributes:
-        on_disk: True if the disks wrote the load, or None if the hosts do not show how much their
-            disks wrote.
+        on_disk: True if the disks wrote the bytes of the load, or None if the hosts do not show how
+            much their disks wrote.
         duration_s: length of the window [s].
         taken_bytes: bytes that the brokers received, replicas included [B].
         absorbed_bytes: received bytes that memory held and no disk wrote [B].
         full_s: time from the beginning of the window until the first host's memory is full at the
             window's rate [s], or None if no memory fills.
-        written_share: share of the received bytes that the disks of the slowest host wrote in
-            settled write-back [ratio].
-        fastest_share: highest write rate of a host's disks over some seconds, divided by the rate
-            at which the host's brokers received bytes; the lowest value of all hosts [ratio].
+        written_share: share of the received bytes that the disks of the slowest host wrote
+            [ratio], in the part of the window in which write-back had become steady.
+        fastest_share: lowest value of all hosts for this ratio: highest write rate of the host's
+            disks over 10 s, divided by the rate at which the host's brokers received bytes [ratio].
         why: reason why the load is not proven on disk, or an empty text if it is proven.
-        disks_note: note that lists the disks whose writes count if the disks of the log dirs are
-            unknown, or an empty text if they are known.
+        disks_note: note with the names of all disks of a host, whose writes were added up because
+            the disks of the log dirs are unknown; empty if the disks of the log dirs are known.
     """
 
     on_disk: bool | None
@@ -112,7 +114,7 @@ def _disks_note(windows: Sequence[WriteBackWindow]) -> str:
 
 
 def proof_of(trial: Trial) -> DiskProof:
-    """The evidence that disks wrote the load of a trial."""
+    """The evidence that disks wrote the bytes that brokers received in a trial."""
     evidence = trial.evidence
     if why := _recompressed(trial.pattern):
         return DiskProof(None, evidence.client.duration_s, why=why)
@@ -146,8 +148,9 @@ def _recompressed(pattern: TrafficPattern) -> str:
 def full_after_s(window: WriteBackWindow) -> float | None:
     """Time from the beginning of a window until the host's memory is full at the window's rate [s].
 
-    The time is the room for dirty pages at the beginning of the window, divided by the bytes that
-    memory takes per second. The result is None if memory takes no bytes, or if the room is unknown.
+    The time is the memory that was free for dirty pages at the beginning of the window, divided by
+    the growth of the dirty pages per second. The result is None if the dirty pages do not grow, or
+    if the host does not show these values.
     """
     return over(window.room_bytes, over(window.absorbed_bytes, window.duration_s))
 
@@ -160,8 +163,8 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
         hold_s: length of the hold [s].
 
     Returns:
-        True or False, or None if a host does not show its room for dirty pages or the bytes that
-        its brokers receive.
+        True if the hold could fill more than a tenth of this room on any host. None if a host does
+        not show its room for dirty pages or the bytes that its brokers receive.
     """
     known = [
         each.taken_per_s * hold_s > STEADY_SHARE_MAX * each.room_bytes

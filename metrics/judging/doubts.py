@@ -3,8 +3,9 @@ was late.
 
 The idle time of the request handlers is known only within a range in two cases. Before Kafka 4.2, a
 broker and a controller in one process share one metric (`metrics.sources.beans`). Some exporters
-show only one-minute rates (`metrics.sources.one_minute_rates`). A trial is INVALID if the limit
-lies within this range and no other indicator shows an overload.
+show only one-minute rates (`metrics.sources.one_minute_rates`). A trial is INVALID if the minimum
+idle time of the goal lies within the range of possible idle times, and no indicator other than the
+idle time shows an overload.
 
 A latency counts from the intended send time, so it includes the generator's own delays. A trial
 with a latency above its objective is INVALID if the generator sent late, or if a CPU quota stopped
@@ -23,10 +24,11 @@ from metrics.windows.broker import BrokerWindow
 
 
 def reasons_of_doubt(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """One reason for each broker whose range of possible idle times contains the limit.
+    """One reason for each broker whose range of possible idle times contains the goal's minimum.
 
-    The list is empty if the overload is certain. An overload is certain if another indicator shows
-    it, or if the whole range of another broker lies below the limit.
+    The list is empty if the overload is certain. An overload is certain if an indicator other than
+    the idle time shows the overload. An overload is also certain if all possible idle times of one
+    broker lie below the goal's minimum.
     """
     limits, least = thresholds.indicators, thresholds.indicators.request_handler_idle_min
     doubtful = [

@@ -59,13 +59,13 @@ class Indicator(ABC):
         """The measured value relative to its limit: 1 at the limit, more than 1 beyond the limit.
 
         The search uses this value to choose the next load. The result is None if the evidence is
-        missing, or if the rule has no such ratio.
+        missing, or if the rule does not compare a value with a limit.
         """
         return None
 
     def sustained(self, evidence: Evidence, limits: Indicators) -> Reason | None:
-        """The measured value of a sustained trial with a text for reports, or None if the value is
-        not known.
+        """The measured value of a sustained trial and a text about this value for reports, or None
+        if the value is not known.
         """
         return None
 
@@ -159,8 +159,8 @@ class IdleIndicator(BrokerIndicator):
         return max(0.0, 1.0 - min(known)) / self._allowed(limits) if known else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """The utilization of the threads in each slice of each broker. The mean of all slices
-        decides the verdict.
+        """Busy share of the threads, divided by its limit, between each two samples of each broker
+        so far. The mean over the window decides the verdict.
         """
         allowed = self._allowed(limits)
 
@@ -194,8 +194,8 @@ class RequestHandlerIdle(IdleIndicator):
         if window is None or window.handler_idle is None:
             return None
         text = (
-            f"least idle request handlers {window.handler_idle:.2f} on broker "
-            f"{window.broker_id}, not below {least:.2f}"
+            f"request handlers idle {window.handler_idle:.2f} on the busiest broker "
+            f"{window.broker_id}; at least {least:.2f} is required"
         )
         return self._reason(window, text, window.handler_idle, least)
 
@@ -264,7 +264,7 @@ class FollowersBehind(Indicator):
     """A rule that finds followers whose lag behind the leaders grows too fast.
 
     The ISR shows a lagging follower only after `replica.lag.time.max.ms`, which is 30 s by default.
-    The growth of the lag shows a lagging follower earlier.
+    The growth of the lag shows a lagging follower before the ISR shows it.
     """
 
     name = FOLLOWER_LAG
@@ -433,9 +433,10 @@ class ProduceLatency(Indicator):
 
 
 LAG_WINDOW_S = 40.0
-"""Longest window whose limit for the lag's growth is proportional to the offered records [s]. In a
-longer window, the lag may grow by as many records as in a window of this length. The records in
-flight at a window's edges are about 1 s of the load."""
+"""Window length up to which the allowed growth of the lag is a fixed share of the offered records
+[s]. In a longer window, the allowed number of records is the number that is allowed in a window of
+`LAG_WINDOW_S`, and does not grow further. The measured growth has an error of about the records
+that producers send in 1 s, because records are in flight at the start and end of a window."""
 
 
 def lag_allowed(most: float, duration_s: float) -> float:
@@ -549,8 +550,8 @@ class Achieved(Indicator):
         if share is None:
             return None
         text = (
-            f"{share:.1%} of the offered records were acknowledged in the window, not below "
-            f"{limits.achieved_min:.1%} (latency p99 {evidence.client.latency.p99_ms:.1f} ms)"
+            f"{share:.1%} of the offered records were acknowledged in the window; at least "
+            f"{limits.achieved_min:.1%} is required (p99 {evidence.client.latency.p99_ms:.1f} ms)"
         )
         return Reason(self.name, text, share, limits.achieved_min)
 

@@ -29,7 +29,7 @@ CPU_SATURATED = 0.90
 
 THROTTLED_SHARE_HIGH = 0.5
 """A broker lacks CPU time if its CPU quota is used up in this share of the quota periods or more
-[ratio]. The machine may have idle cores nevertheless."""
+[ratio]. A quota can stop a broker although its machine has idle cores."""
 
 GC_SHARE_HIGH = 0.25
 """The heap is the limiting resource if garbage collection takes more than this share of the time
@@ -51,14 +51,14 @@ DISK_QUEUE_HIGH = 1.0
 [operations]."""
 
 DISK_BUSY_UNDER_PRESSURE = 0.70
-"""If tasks wait for I/O, a disk with a queue is full from this busy share on [ratio]. The value is
-lower than `DISK_BUSY_HIGH`, because the kernel makes writers wait for up to 0.2 s when the disk's
-part of the memory is full, and the disk may be idle during that wait."""
+"""Minimum busy share of a full disk, if the disk has a queue and tasks of the host wait for I/O
+[ratio]. The value is lower than `DISK_BUSY_HIGH`: if too many pages of a disk are dirty, the kernel
+makes writers wait for up to 0.2 s, and the disk may be idle during this wait."""
 
 PRESSURE_IO_HIGH = 0.5
 """Writers wait for a disk if tasks of the host wait for I/O for this share of the time or more
-[ratio]. With write-back alone, the share is below 0.25 on disks that are busy for 0.70 of the
-time."""
+[ratio]. If a disk is busy for 0.70 of the time only because of write-back, tasks wait for I/O for
+less than 0.25 of the time."""
 
 DROPPED_SHARE_HIGH = 0.001
 """TCP slows down if a host drops this share of its packets or more [ratio]."""
@@ -188,12 +188,14 @@ hundredths of a millisecond within one machine, and less than 1 ms within a data
 shorter round trip than this value, a full window means that the receiver does not read its data."""
 
 LIMITED_SHARE_LEAST = 0.2
-"""A window and a buffer limit a connection if they are full for this share of the busy time
-together [ratio]. If the window and the buffer have the same size, each is full for a part of the
-time. The kernel counts the time in which no more bytes would have fitted. With buffers of 100 kB
-and a round trip of 50 ms, a connection carries a twentieth of the link's bandwidth; the measured
-shares were 0.4 for the window and 0.75 for the send buffer. With sufficient buffers, the share is
-0."""
+"""The TCP receive window and the send buffer limit a connection if the sum of two shares is at
+least this value: the shares of the connection's busy time for which the receive window is full and
+for which the send buffer is full [ratio]. If the receive window and the send buffer have equal
+sizes, each of them is full for a part of the time. The kernel counts the time for which a full
+window or buffer stopped the sender. In a test with buffers of 100 kB and a round trip of 50 ms, a
+connection carried a twentieth of the link's bandwidth. In this test, the receive window was full
+for 0.4 and the send buffer for 0.75 of the busy time. With sufficiently large buffers, both shares
+are 0."""
 
 BESIDE_SHARE_LEAST = 0.05
 """The text also names the buffer at the other end if that buffer is full for this share of the busy
@@ -243,7 +245,10 @@ def _beside(other: str, share: float) -> str:
 
 
 def _carried(sockets: SocketCounts) -> str:
-    """A text such as `one connection had at most 128 kB in flight at 50 ms: 2.6 MB/s`."""
+    """The throughput of one connection, with its bytes in flight and its round trip.
+
+    Example: `one connection had at most 128 kB in flight at 50 ms: 2.6 MB/s`.
+    """
     return (
         f"one connection had at most {format_volume(sockets.in_flight_max_bytes)} in flight at "
         f"{format_ms(sockets.rtt_mean_ms)} ms: "
@@ -264,8 +269,8 @@ def _of_broker(evidence: Evidence, broker_id: int) -> str:
 
 
 def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts) -> str | None:
-    """The text for connections that the round trip limits because all allowed requests wait for
-    answers.
+    """The text for connections that can send no further request until the broker answers, although
+    most of the time until the answer is the round trip. None if this is not so.
     """
     account = evidence.client.counts.by_broker.get(broker_id)
     waiting, rtt_ms = sockets.waiting_share, sockets.rtt_mean_ms
@@ -279,10 +284,10 @@ def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts
         return None
     size = sockets.sent_bytes / max(1, sockets.watched) / evidence.client.duration_s / per_s
     most = sockets.unanswered_max
-    all_of_them = "the 1 request" if most == 1 else f"all {most} requests"
+    all_of_them = "its 1 allowed request" if most == 1 else f"all {most} allowed requests"
     return (
-        f"in {waiting:.0%} of the samples a connection had data to send and waited for an "
-        f"answer to {all_of_them} that it may have in flight: "
+        f"in {waiting:.0%} of the samples a connection had data to send, but waited because "
+        f"{all_of_them} had no answer yet: "
         f"{per_s:.0f} requests/s of {format_volume(size)} at a round trip of {format_ms(rtt_ms)} "
         "ms; the round trip is the limit, not the broker; raise producer.max_in_flight (up to 5 "
         "with enable_idempotence) or producer.batch_size, or use more connections"

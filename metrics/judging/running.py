@@ -108,8 +108,8 @@ EDGE_S = 0.5
 copy in steps [s]."""
 ONE_FOLLOWER = 0.5
 """A broker counts as lagging if it fails to copy more than this share of the records that it has to
-copy [ratio]. In a large cluster, this limit for one broker is lower than the limit for the whole
-cluster.
+copy [ratio]. In a large cluster, this share of one broker's records is smaller than
+`follower_lag_growth_max` of all records.
 """
 SHARE_LEAST = 0.01
 """Smallest growth of the lag, as a share of the load, that exceeds the variation of the readings
@@ -128,7 +128,10 @@ def share_max(limits: Indicators, brokers: int) -> float:
 
 
 def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
-    """The highest allowed growth of the followers' lag in a window, in seconds of the load [s]."""
+    """The highest allowed growth of the followers' lag in a window.
+
+    The unit is the time in which the load sends as many records as the lag grows by [s].
+    """
     return max(EDGE_S, share_max(limits, brokers) * window_s)
 
 
@@ -180,8 +183,9 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
     """The growth of the followers' lag at the end of each slice, divided by the highest allowed
     growth of the window.
 
-    The allowed growth is at least twice `EDGE_S`, because a trial ends early as SUSTAINED if the
-    growth is below half of the allowed growth. The lag is assumed to grow evenly between two
+    A trial may end early as SUSTAINED if the growth is below half of the allowed growth. Readings
+    may show a growth of `EDGE_S` although no follower falls behind. So the allowed growth is at
+    least 2 × `EDGE_S`. The lag is assumed to grow evenly between two
     readings.
     """
     levels = [0.0]
@@ -196,8 +200,8 @@ def followers_lag_so_far(slices: Slices, limits: Indicators) -> list[float]:
 
 ENOUGH = 0.35
 """A growing load stops growing if it uses this share of the handler time that other clients leave
-free [ratio]. The value is low, because one more step may start before the reading of the last step
-is known. Even with this step, the load stays below the limit.
+free [ratio]. The value is low, because one more step of the load may start before the reading of
+the last step is known. The load stays below the limit even if one more step starts.
 """
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
@@ -205,15 +209,16 @@ SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
 """Two times: from the start of a step to the start of its reading, and the shortest length of a
 reading [s]."""
 LATE_S, LATE_COLD_S = 0.75, 2.0
-"""Longest allowed wait of records beyond the producers' linger: on warm brokers, and on cold
-brokers [s]. If records wait longer, the step is too large."""
+"""Longest allowed wait of records for their acknowledgement, beyond the producers' linger: on warm
+brokers, and on cold brokers [s]. If records wait longer than this value, the brokers do not keep up
+with the load."""
 
 
 class Climbing(Enum):
     """The next action of a growing load."""
 
     GO_ON = "grow further"
-    STAY = "stay at the producers that have begun"
+    STAY = "keep the number of producers"
     END = "end at once"
 
 
@@ -224,7 +229,8 @@ class StepReading:
     Attributes:
         idle: lowest idle fraction of any broker's request handlers [ratio], or None if the idle
             fraction is not known.
-        waiting_s: due records without acknowledgement, in seconds of the step's load [s].
+        waiting_s: number of records that should be acknowledged by now but are not, divided by the
+            records that the step sends per second [s].
         late_s: highest allowed value of `waiting_s` [s].
         idle_at_rest: lowest idle fraction before the run, under the load of other clients [ratio].
     """
@@ -243,8 +249,10 @@ class StepReading:
         return self.idle is not None and self._used(idle_min) < ENOUGH
 
     def _used(self, idle_min: float) -> float:
-        """Used share of the handlers' time that other clients leave: 1 at the goal's threshold, and
-        0 if the idle time is not known [ratio].
+        """Share of the handlers' free time that this load uses [ratio].
+
+        The free time is the time that other clients do not use. The share is 1 at the goal's idle
+        threshold. The share is 0 if the idle time is not known.
         """
         if self.idle is None:
             return 0.0

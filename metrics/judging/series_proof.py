@@ -1,16 +1,16 @@
-"""The proof by a load of known size that an exporter's series show the right brokers and readings.
+"""The check that an exporter's series belong to the right brokers and readings.
 
-A rule set assigns series to readings by their names and numbers. The load of the warm-up proves
-that the assignment is correct. Each broker's counts of messages and bytes are polled before and
-after the load. The growth of each count must agree with the records sent to the partitions that the
-broker leads.
+A rule set assigns series to readings by the series' names and numbers. The warm-up sends a load of
+known size, which shows whether this assignment of series is correct. Each broker's counts of
+messages and bytes are polled before and after the load. The growth of each count must agree with
+the records that the load sent to the partitions that the broker leads.
 
-The idle time of the request handlers must fall under the load. The size of the fall depends on the
-machine, and a load of a few requests changes the idle time by less than its error. So a fall of the
-idle time is a proof if the fall is larger than the error of the idle time. A fall is required only
-if the load keeps the handlers busy for longer than the error on any machine. If other clients stop
-when the load begins, the idle time rises. But the measured idle share is never higher than
-the share that remains idle under this load.
+The load must reduce the idle time of the request handlers. The size of this reduction depends on
+the machine. A load of a few requests reduces the idle time by less than the error of the idle time.
+A reduction that is larger than the error shows that the series of the idle time is correct. A
+reduction is required only if the load keeps the handlers of any machine busy for longer than the
+error. The idle time may rise if other clients stop when the load begins. Even then, the idle share
+is at most 1 minus the share for which the load keeps the handlers busy.
 """
 
 from __future__ import annotations
@@ -93,17 +93,18 @@ class HandlerPool:
 TOLERANCE = 0.05
 """Largest accepted difference between a broker's count and the records sent to it [ratio]."""
 MESSAGES_LEAST, BYTES_LEAST = 2_000.0, 1_000_000.0
-"""Smallest load of a broker that can prove the broker's series: a number of messages [messages],
-and their size [B]."""
+"""Smallest load of a broker with which the broker's series can be checked: a number of messages
+[messages], and the total size of these messages [B]."""
 OTHERS_MAX = 0.5
-"""A load proves a series only if the expected load of other clients is at most this share of the
-load [ratio]."""
+"""Highest ratio of other clients' expected load to the load of the warm-up at which a series can be
+checked [ratio]."""
 _OTHERS_GROWTH = 2.0
 """Highest accepted ratio of other clients' writes during the load to their writes before the
 load."""
 
 CLAUSES_MAX = 5
-"""Highest number of clauses in a message. For further clauses, the message states their number."""
+"""Highest number of problems that a message lists. For more problems, the message states how many
+it leaves out."""
 _Clause = tuple[int, str]
 """A broker id, and a text for a problem of this broker."""
 
@@ -148,9 +149,10 @@ class Proof:
 
     Attributes:
         disagreements: one clause for each reading that disagrees with the load.
-        doubts: one clause for each reason why the load cannot prove a reading.
-        idle_unproven: broker id → idle time below which a later load proves the reading [ratio].
-            Only brokers whose idle time did not fall by more than the error are in the map.
+        doubts: one clause for each reason why the load cannot show whether a reading is correct.
+        idle_unproven: broker id → idle time that is low enough to show, under a later load, that
+            the reading is correct [ratio]. The map contains the brokers whose idle time fell by at
+            most the error of the idle time.
     """
 
     disagreements: tuple[str, ...] = ()
@@ -172,8 +174,8 @@ def sent_by_broker(
         counts: counts of the producers over the whole load.
         leaders: broker id of the leader of each partition. The partitions of all topics are
             numbered from 0 in one sequence.
-        others_messages: messages of this suite in other topics, such as commits. Any broker may
-            count them.
+        others_messages: messages of this suite in other topics, such as commits. Each of these
+            messages may be on any broker.
     """
     acked, more = dict.fromkeys(leaders, 0.0), dict.fromkeys(leaders, 0.0)
     additions = (
@@ -220,7 +222,7 @@ def prove(
     for broker in sorted(sent):
         rest, load = at_rest.get(broker), loaded.get(broker)
         if rest is None or load is None or not rest.is_whole or not load.is_whole:
-            doubts.append((broker, "not polled, or restarted"))
+            doubts.append((broker, "a poll failed, or the broker restarted"))
             continue
         one = BrokerProof(rest, load, sent[broker], (pools or {}).get(broker, HandlerPool()))
         wrong, unclear = one.compared()
@@ -237,8 +239,8 @@ def prove(
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
-    """Each different clause with the brokers to which it applies. The last text counts the clauses
-    beyond `CLAUSES_MAX`.
+    """Each different problem with the brokers that have this problem. If there are more than
+    `CLAUSES_MAX` problems, the last text states how many problems are left out.
     """
     brokers = grouped((text, broker) for broker, text in clauses)
     found = [f"{named_brokers(ids)}: {text}" for text, ids in brokers.items()]
@@ -263,8 +265,11 @@ class BrokerProof:
     pool: HandlerPool = HandlerPool()
 
     def compared(self) -> tuple[list[str], list[str]]:
-        """Two lists: one clause for each reading that disagrees with the load, and one clause for
-        each reading that the load does not prove.
+        """Compare the growth of the counts of messages and bytes with the load.
+
+        Returns:
+            Two lists: a clause for each reading that disagrees with the load, and a clause for each
+            reading that the load cannot show to be correct.
         """
         below: list[str] = []
         above: list[str] = []
@@ -280,7 +285,7 @@ class BrokerProof:
             elif span[0] < least_proven:
                 doubts.append(f"the load was too small to prove {reading}")
             elif others > OTHERS_MAX * span[0]:
-                doubts.append(f"other clients write too much to prove {reading}")
+                doubts.append(f"{reading} is not checked, because other clients write too much")
             else:
                 known += 1
                 beside = others * _OTHERS_GROWTH + _OTHERS_PER_S[reading] * self.load.seconds
@@ -326,15 +331,17 @@ class BrokerProof:
 
     @property
     def proven_below(self) -> float | None:
-        """An idle time below this value proves that the idle time falls under the load [ratio], or
-        None if the polls at rest do not show the idle time.
+        """The idle time before the load, minus the errors of two idle times: before and under the
+        load [ratio]. None if the polls before the load do not show the idle time.
+
+        A lower idle time under the load shows that the load reduces the handlers' idle time.
         """
         idle = self._unloaded.span.handler_idle
         return None if idle is None else idle - _edge_error(self._unloaded) - self._idle_error
 
     @property
     def is_shown(self) -> bool:
-        """Whether the handlers' idle time fell under the load by more than its error."""
+        """True if the load reduced the handlers' idle time by more than the error of this time."""
         idle, below = self.load.span.handler_idle, self.proven_below
         return idle is not None and below is not None and idle < below
 
@@ -362,7 +369,7 @@ class BrokerProof:
 
     @property
     def _unloaded(self) -> Polls:
-        """The two polls with the longest time between them in which the load did not run."""
+        """The first and the last poll before the load."""
         return Polls(self.rest.first, self.load.first)
 
     @property
@@ -372,9 +379,9 @@ class BrokerProof:
 
 
 def _edge_error(polls: Polls) -> float:
-    """Error of an idle time that the edges of its window cause [ratio].
+    """Error of an idle time that arises at the start and at the end of its window [ratio].
 
-    A handler reports a wait when the wait ends. So a wait that spans an edge of the window counts
-    wholly on one side of this edge.
+    A handler reports a wait only when the wait ends. If a wait begins before the start of a window
+    and ends in the window, the whole wait counts as idle time of the window.
     """
     return HANDLER_POLL_S / (polls.span.ticked_s(HANDLER_IDLE_NS) or polls.seconds)

@@ -78,14 +78,15 @@ class Validity:
         missed_samples_max: highest share of a broker's samples that may be missing [ratio].
         generator_share_max: highest share of a shortfall that the generator itself may cause
             [ratio].
-        loop_busy_max: highest busy share of a task's event loop. If a task is busier and records
-            are missing, the generator counts as the cause [ratio].
+        loop_busy_max: highest busy share of a task's event loop [ratio]. If records are missing and
+            a task exceeds this share, the generator counts as the cause.
         others_share_max: highest rise of other clients' traffic over its level before the run, as
             a share of the brokers' traffic [ratio].
         throttle_ms_max: highest mean throttle time of produce requests, and of fetches of consumer
             groups [ms].
-        standstill_s_max: longest pause of a broker's process, without garbage collections [s].
-            Pauses are measured only with JMX in the driver's JVM.
+        standstill_s_max: longest time for which a broker's process may answer no request, after
+            the time of garbage collections is subtracted [s]. Pauses are measured only with JMX in
+            the driver's JVM.
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25
@@ -119,7 +120,8 @@ def reasons_of_all(
         rule: function that takes the evidence of a load and the limits, and returns the reasons.
         evidence: the evidence of the whole load.
         limits: the limits of the rule.
-        judges_parts: whether the rule also judges the parts of a mix. The reasons name the part.
+        judges_parts: True if the rule also judges each part of a mix. A reason from a part of the
+            mix begins with the name of this part.
     """
     parts = evidence.by_part if judges_parts else {}
     return rule(evidence, limits) + [

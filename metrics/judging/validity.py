@@ -78,8 +78,8 @@ class ValidityRule:
 
     Attributes:
         reasons: the function that returns the reasons why a trial is INVALID.
-        is_met_by_a_kill: True if the loss of a broker triggers the rule. A rule that the loss of a
-            broker triggers does not apply if a broker is killed on purpose.
+        is_met_by_a_kill: True if the loss of a broker makes the rule return reasons. If a trial
+            kills a broker on purpose, such a rule is not applied.
         judges_parts: True if the rule also judges each part of a mix.
     """
 
@@ -96,7 +96,8 @@ def tasks_failed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Tasks that failed, or a window in which no record was due to be sent or read.
 
     Returns:
-        One reason for each failed task, or one reason for the window.
+        A list with one reason for each failed task. If no task failed, but no record was due in the
+        window, a list with one reason for the whole window.
     """
     client = evidence.client
     found = [Reason("task_failed", text, 1.0, 0.0) for text in client.task_errors]
@@ -138,7 +139,8 @@ def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     load.
 
     Returns:
-        One reason for each such host, without the hosts that `clocks_apart` reports.
+        A list with one reason for each host whose clock was set or ran at another speed. Hosts that
+        `clocks_apart` reports are left out.
     """
     client = evidence.client
     most_s = CHANGE_MAX * client.duration_s
@@ -193,13 +195,13 @@ def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     long.
 
     A host of the generator limits the load if it drops packets, swaps memory, or has no CPU left.
-    If the host shares a machine with brokers, only dropped packets are a reason, because the
-    attribution judges the machine's CPU and memory. On a host that shares a machine with brokers,
-    the drops of an interface with a known speed are no reason, because a simulated link drops the
-    packets beyond its speed.
+    If the host shares a machine with brokers, this rule judges only dropped packets. The
+    attribution judges the CPU and the memory of such a machine. On a host that shares a machine
+    with brokers, this rule ignores interfaces with a known speed: these interfaces belong to a
+    simulated link, which drops packets beyond its speed.
 
     Returns:
-        One reason for each host and problem.
+        A list with one reason for each problem of each host.
     """
     limits = thresholds.indicators
     accounts = (evidence, *evidence.by_part.values())
@@ -350,7 +352,7 @@ def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Nodes whose samples come from more than one process, or from a process that restarted.
 
     Returns:
-        One reason for each node.
+        A list with one reason for each of these nodes.
     """
     return [
         Reason("metrics_contradictory", window.contradiction, 1.0, 0.0, window.broker_id)
@@ -420,7 +422,7 @@ def controller_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Elections of a controller in the window. Leaders and ISRs cannot change during an election.
 
     Returns:
-        One reason for the whole cluster, because all nodes report the same elections.
+        A list with at most one reason, because all nodes of a cluster report the same elections.
     """
     nodes = (*evidence.brokers, *evidence.controllers)
     found = [(n.controller_elections, n.broker_id) for n in nodes if n.controller_elections]
@@ -438,7 +440,7 @@ def stood_still(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Brokers whose process paused although no garbage collection ran.
 
     Returns:
-        One reason for each broker.
+        A list with one reason for each broker that paused for too long.
     """
     most_s = thresholds.validity.standstill_s_max
     return [
@@ -472,7 +474,7 @@ def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
     """Lag of consumer groups that occurred because the tasks with the consumers had no spare time.
 
     Returns:
-        One reason for the busiest task with consumers.
+        A list with at most one reason, about the busiest task with consumers.
     """
     busy, limit = evidence.client.consumer_loop_busy, thresholds.validity.loop_busy_max
     if busy < limit or not CONSUMER_LAG.reasons(evidence, thresholds.indicators):
@@ -493,8 +495,8 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
     record to the log.
 
     Returns:
-        One reason for missing records, or one reason for records of unknown origin. The list is
-        empty if the end offsets are not known.
+        A list with at most one reason, about missing records or about records of unknown origin.
+        The list is empty if the end offsets are not known.
     """
     growth, counts = evidence.growth_by_partition, evidence.client.counts
     if growth is None:
@@ -506,7 +508,7 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
         text = (
             f"{sum(lost.values())} acknowledged records"
             f"{' and ends of transactions' if counts.control_records else ''} are missing from "
-            "the end offsets, "
+            "the logs, because the end offsets grew too little, "
             f"{_most(lost)}{_or_waiting(evidence)}"
         )
         return [Reason("accounting_mismatch", text, float(sum(lost.values())), 0.0)]
@@ -522,10 +524,10 @@ def accounting_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reas
         return []
     excess = sum(unknown.values())
     text = (
-        f"the end offsets grew by {sum(growth.values())} records, {excess} more than the sum of "
-        f"{counts.acked_total} acknowledged{_and_control(counts)}, {counts.failed_total} failed "
-        f"and at most {counts.duplicates_at_most} sent twice, {_most(unknown)}: another producer "
-        "writes to the topic, or sends were under-counted"
+        f"the topic has {excess} records of unknown origin, {_most(unknown)}: its end offsets grew "
+        f"by {sum(growth.values())}, after {counts.acked_total} acknowledged{_and_control(counts)}"
+        f", {counts.failed_total} failed and at most {counts.duplicates_at_most} repeated records; "
+        "another producer writes to the topic, or sends were under-counted"
     )
     return [Reason("accounting_mismatch", text, float(excess), 0.0)]
 
@@ -558,13 +560,14 @@ def _most(by_partition: Mapping[int, int]) -> str:
 def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """Consumer groups whose reads do not match the end offsets after the trial.
 
-    A group reads each partition in one range without a gap, up to the last acknowledged record. The
-    range does not go beyond the end offset, and it contains one record for each offset. If the
-    range ends before the last acknowledged record, the group's lag must be at least as large as the
-    number of unread records.
+    In each partition, a group must read one range of offsets without a gap, up to the last
+    acknowledged record. This range must not go beyond the end offset. The number of records that
+    the group read must equal the number of offsets in the range. If the range ends before the last
+    acknowledged record, the group's lag must be at least the number of unread records.
 
     Returns:
-        One reason for each such group. The list is empty if the end offsets are not known.
+        A list with one reason for each group whose reads do not match the end offsets. The list is
+        empty if the end offsets are not known.
     """
     behind = followers_behind(evidence, thresholds.indicators)
     if evidence.end_offsets is None or behind is not None:  # groups read to the high watermark
@@ -630,10 +633,11 @@ def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     """A rise of the other clients' load during the trial that exceeds the usual variation of their
     load.
 
-    The measured limit would include the additional load of the other clients.
+    If the other clients' load rises, the brokers reach their limit at a lower load of this run.
 
     Returns:
-        A list with one reason if the rise is too large a share of the brokers' traffic.
+        A list with one reason if the rise of the other clients' load, divided by the brokers'
+        traffic, exceeds `others_share_max`.
     """
     others, most = evidence.others, thresholds.validity.others_share_max
     if others is None or (rise := others.rise).share <= most:
@@ -654,7 +658,8 @@ def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
     because overloaded brokers leave other clients less room.
 
     Returns:
-        One reason if the fall is too large a share of the brokers' traffic.
+        A list with one reason if the fall of the other clients' load, divided by the brokers'
+        traffic, exceeds `others_share_max`.
     """
     others, most = evidence.others, thresholds.validity.others_share_max
     if others is None or (fall := others.fall).share >= -most:
@@ -721,8 +726,8 @@ def invalid_reasons(
     """The reasons why a trial is INVALID according to the given rules. The list is empty for a
     valid trial.
 
-    The evidence of a broker that was killed on purpose does not count. The rules that the loss of
-    this broker triggers do not apply.
+    If a broker was killed on purpose, the evidence of this broker is left out. Rules that would
+    report the loss of this broker (`is_met_by_a_kill`) are left out, too.
     """
     killed = evidence.cluster.killed
     if killed is not None:

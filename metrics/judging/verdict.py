@@ -1,7 +1,7 @@
 """The verdict of a trial, with its reasons.
 
 A trial is INVALID if any rule of validity applies. A valid trial is OVERLOADED if any indicator
-applies. Every other trial is SUSTAINED.
+applies. A valid trial to which no indicator applies is SUSTAINED.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
 
 
 def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
-    """A reason for reports, with the statement that the window ended early."""
+    """A reason, shown in reports, that states that the window ended early; empty if it did not."""
     duration_s, planned_s = evidence.client.duration_s, evidence.planned_s
     if not 0 < duration_s < planned_s - WINDOW_TOLERANCE_S:
         return ()

@@ -80,7 +80,8 @@ class LoadTimes:
         hours: the hours in the cluster's file; None for any time.
         until_s: the time by which all loads must end [s since the epoch]; None if there is no such
             time.
-        owner_hours: hours that the cluster's owners set; a load must be within all of them.
+        owner_hours: lists of hours that the cluster's owners set; a load may run only at a time
+            that is in every one of these lists.
     """
 
     hours: LoadHours | None = None

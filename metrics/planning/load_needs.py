@@ -4,11 +4,11 @@ Network: a message needs more bytes on the network than its payload has. Records
 deltas, and batches, requests and responses have headers. Each follower and each consumer group also
 fetches the message. Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html): the
 generator sends produce requests of version 7, and followers of Kafka 3.9 and later send fetch
-requests of version 17 in incremental fetch sessions. Other versions differ by a few bytes per
-request. A test compares the model with the counters of real brokers.
+requests of version 17 in incremental fetch sessions. Requests of other protocol versions differ by
+a few bytes. A test compares the model with the counters of real brokers.
 
-CPU: a produce request needs a fixed CPU time. In addition, it needs CPU time in proportion to its
-bytes, because the kernel copies the bytes. `make bench` measures both figures
+CPU: a produce request needs a fixed CPU time, plus CPU time in proportion to its bytes, because the
+kernel copies the bytes. `make bench` measures the CPU time per request and the CPU time per byte
 (docs/evidence/benchmarks.md).
 
 Slots: each part of a load gets Spark slots in proportion to its CPU time.
@@ -57,10 +57,10 @@ class Framing:
     """Bytes of the headers of IPv4 and TCP with timestamps [B]."""
 
     def segments(self, size: float) -> float:
-        """The number of packets for one request or response, as a fraction of at least 1.
+        """The mean number of packets for one request or response, at least 1.
 
-        The number is not rounded, because on a busy connection the last packet also carries the
-        start of the next message.
+        The number need not be whole: on a busy connection, the last packet of a request also
+        carries the start of the next request.
         """
         return max(1.0, size / (self.mtu_bytes - self.TCP_IP_BYTES))
 
@@ -203,7 +203,7 @@ def describe(patterns: Iterable[TrafficPattern], framing: Framing = Framing()) -
         growth = (more.brokers_in + more.brokers_out) / (now.brokers_in + now.brokers_out) - 1
         texts.append(
             f"{pattern.message_bytes:,} B: {ahead:.1f} in and {back:.1f} out "
-            f"(8 B more per message: {growth:+.2%})"
+            f"({growth:+.2%} with 8 B more per message)"
         )
     return f"Mbit/s on all brokers' interfaces for each MB/s of payload: {'; '.join(texts)}"
 
@@ -245,7 +245,7 @@ def executor_cpu(patterns: Iterable[ProducerPattern], bytes_per_s: float) -> Exe
     the smallest batches.
 
     Args:
-        patterns: the producers of each part or message size.
+        patterns: the traffic patterns of all producers, such as one for each part of a mix.
         bytes_per_s: total payload rate of all producers [B/s].
 
     Returns:

@@ -1,23 +1,26 @@
 """The planted limit of a testbed: the limit that follows from its configured service times or
 rates.
 
-A run compares its measured limit with the planted limit.
+A test run on a testbed compares the limit that it measures with this planted limit, which is known.
 
-Request handlers: on a calibrated broker, each handler waits for a configured time (`stated`)
-whenever it processes a produce request. The processing itself needs the time `own`. Other requests
-(fetches of followers, metadata) occupy a share of the handlers. So at r produce requests per
-second, this number of a broker's handlers is busy:
+Request handlers: a testbed can let each request handler wait for a configured time (`stated`) in
+each produce request. The processing of a produce request by Kafka needs further time (`own`). Other
+requests, such as fetches of followers, occupy a share of the handlers (`others`). At r produce
+requests per second, `busy` is the number of a broker's handlers (`handlers`) that are busy:
 
     busy = r x (stated + own) + others x handlers        [handlers]
 
-The broker is at its limit if busy divided by the number of handlers is 1 - idle_min. The own time
-and the share of other requests are measured on the same brokers under a light load. The formula
-requires that every request carries one full batch, so that requests do not change with the load.
+A broker is at its limit if `busy` / `handlers` = 1 - idle_min. A light load on the same brokers
+measures `own` and `others`. The formula requires that every request carries one full batch, so that
+a request has the same size and needs the same time at every load.
 
 Disks and link: each record is written to the disk of its leader and to the disk of each follower.
-Each record is sent once on the link. So the limits are these numbers of producers:
+Each record is sent once on the link. If the disks are the limit, the highest number of producers is
 
     producers = brokers x disk rate / (replicas x bytes in the log of one producer per second)
+
+If the link is the limit, the highest number of producers is
+
     producers = link rate / bytes of one producer's requests per second, packets' headers included
 
 The formulas require that every request carries one full batch, and that all brokers carry the same
@@ -86,8 +89,9 @@ def environment_of_handlers(
 def stated_handler_times(
     environment: Mapping[str, str], brokers: Iterable[int]
 ) -> dict[int, HandlerTime]:
-    """Broker id → stated time of the broker's handlers. The result is empty if a broker has no
-    stated time.
+    """Broker id → handler time with the configured wait in each produce request (`stated_ms`).
+
+    The result is empty if a broker has no configured wait.
 
     Args:
         environment: the facts of a run's environment, with the brokers' properties.
@@ -104,11 +108,10 @@ def stated_handler_times(
 
 
 def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
-    """The multiple of a traffic pattern at which the first broker reaches its limit. The multiple
-    is not rounded.
+    """The factor for the load of a traffic pattern at which the first broker reaches its limit.
 
-    A correct search ends with a bracket around this value. If the pattern has one producer, the
-    multiple is the number of producers.
+    The factor is not rounded. A correct search ends with a bracket around this factor. For a
+    pattern of one producer, the factor is the number of producers at the limit.
 
     Args:
         brokers: all brokers; each leads the same number of partitions of each part.
@@ -123,18 +126,17 @@ def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min:
 def complete_handler_times(
     stated: Mapping[int, HandlerTime], windows: Sequence[BrokerWindow]
 ) -> tuple[HandlerTime, ...]:
-    """Complete handler times with two values that are measured at a light load: the own time of a
-    produce request, and the share of other requests.
+    """Handler times, completed with `own_ms` and `others`, which are measured under a light load.
 
-    Both values are means over all brokers, because brokers on one machine have similar values. The
-    own time of a produce request is the request's local time minus the stated time. Kafka rounds
-    each local time to a whole millisecond, so the error is small for stated times of tens of
-    milliseconds. The share of other requests is the share of busy time that produce requests do not
-    explain. The share is at least 0. The share is inexact at light loads, because a waiting handler
-    reports its idle time only every 0.3 s.
+    `own_ms` and `others` are means over all brokers, because brokers on one machine have similar
+    values. `own_ms` is the local time of a produce request (Kafka's LocalTimeMs) minus the
+    configured wait `stated_ms`. Kafka rounds each local time to a whole millisecond, so the error
+    is small for waits of tens of milliseconds. `others` is the share of the handlers' time, 0 or
+    more, in which they are busy but not with produce requests. `others` is inexact at light loads,
+    because a waiting handler reports its idle time only every 0.3 s.
 
     Args:
-        stated: broker id → stated time.
+        stated: broker id → handler time with the configured wait.
         windows: one window of each broker; in these windows, requests must not wait in the queue.
 
     Raises:

@@ -67,7 +67,7 @@ BETWEEN_RUNS = 0.06
 The value is an assumption; testbeds had 0.05 to 0.08."""
 _TAIL = NormalDist().inv_cdf((1.0 + LEVEL) / 2.0)
 BROKERS_MAX = 1_000_000
-"""Highest number of brokers in a plan. A higher number probably follows from a typing error."""
+"""Highest number of brokers in a plan. A larger result means that an input is probably mistyped."""
 
 
 def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
@@ -94,14 +94,15 @@ class MeasuredLimit:
         mb_per_s_low: lower end of the limit's 90 % interval [MB/s]; None if it is not known.
         doubt: why the limit is doubtful, a sentence without a full stop; empty if it is not
             doubtful.
-        parts: the parts of a mix; empty for other traffic. The limit of a mix has the mean message
-            size, the highest replication factor and the groups of all parts.
+        parts: the parts of a mix; empty for other traffic. For a mix, `message_bytes` is the mean
+            message size of all parts, `replication_factor` the highest value of any part, and
+            `consumer_groups` the number of groups of all parts together.
         mix_mb_per_s: payload rate of the mix at scale 1, summed over all brokers [MB/s]; None if
             the traffic is not a mix.
         between_runs: standard deviation of the limit's logarithm from run to run; 0 if the limit
             does not vary.
-        lasts: remark on whether the limit is proven on disk, a sentence without a full stop; empty
-            if no remark is needed.
+        lasts: remark on whether disks wrote the load at the limit as fast as brokers received it, a
+            sentence without a full stop; empty if no remark is needed.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -126,9 +127,10 @@ class MeasuredLimit:
 
     @property
     def conservative_mb_per_s(self) -> float:
-        """The lower bound of the range in which the limit lies on 90 % of days [MB/s]. This bound
-        is at most the sustained rate. The range combines the interval that the run measured with
-        the differences between runs.
+        """The lower bound of the range in which the limit lies on 90 % of days [MB/s].
+
+        The lower bound is at most the rate that the run sustained. The range combines the interval
+        that the run measured with the differences between runs.
         """
         if self.low_of_run <= 0.0:
             return 0.0
@@ -176,9 +178,8 @@ class Demand:
     zones: int | None = None
 
     def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
-        """The demand, adapted to measured limits.
-
-        Only limits of a mix change the demand, see `of_mix`.
+        """The demand with the traffic of the measured mix. If the limits were not measured with a
+        mix, the unchanged demand.
         """
         return self.of_mix(limits[0]) if limits and limits[0].parts else self
 
@@ -186,8 +187,8 @@ class Demand:
         """The demand with the message size, replicas, consumer groups and proportions of a measured
         mix.
 
-        If the demand has a scale, the payload rate is computed from the scale. Otherwise the scale
-        is computed from the payload rate.
+        If the demand has a scale, the payload rate is computed from the scale of the mix. If the
+        demand has no scale, the scale of the mix is computed from the payload rate.
         """
         assert limit.mix_mb_per_s, "the limit was not measured with a mix"
         once, scale = limit.mix_mb_per_s, self.scale
@@ -222,8 +223,8 @@ class Demand:
             )
 
     def lost_of(self, brokers: int) -> int:
-        """The number of brokers that may be offline, rounded up. This is the larger of two numbers:
-        the share `offline` of all brokers, and the brokers of one zone.
+        """The larger of two numbers of brokers, rounded up: the share `offline` of all brokers, and
+        the brokers of one zone. So many brokers may be offline at once.
         """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)
@@ -253,9 +254,9 @@ class Provision:
 
     Attributes:
         brokers: number of brokers to buy, the highest number that any resource requires.
-        binds_first: the resource that requires this number.
-        brokers_for_limit: number of brokers that the limit itself would require, in place of its
-            lower end.
+        binds_first: the resource that requires the highest number of brokers.
+        brokers_for_limit: number of brokers to buy if the plan used the limit, and not the lower
+            end of the limit's 90 % range.
         limit_mb_per_s_per_broker: the limit of a broker at the demand's message size and
             replication factor [MB/s].
         low_mb_per_s_per_broker: lower bound of the range in which the limit lies on 90 % of days
@@ -264,7 +265,8 @@ class Provision:
         mb_per_s_per_broker: load of each broker at the full demand, with all brokers up [MB/s].
         headroom: unused share of a broker's limit at the load `mb_per_s_per_broker`, computed from
             the lower end of the limit if it is known [ratio].
-        headroom_offline: the same share as `headroom`, if `offline` brokers are offline [ratio].
+        headroom_offline: unused share of a broker's limit if `offline` brokers are offline and the
+            other brokers carry their load [ratio].
         offline: number of brokers that may be offline, rounded up.
         needs: the number of brokers that each resource requires.
         assumptions: assumptions of the answer, one sentence for each assumption.
@@ -297,11 +299,11 @@ def provision_rows(answer: Provision, demand: Demand) -> list[tuple[str, str]]:
         ("binds first", answer.binds_first),
         (f"limit of a broker{size}", f"{format_mb_per_s(answer.limit_mb_per_s_per_broker)} MB/s"),
         *(
-            [(f"lower end on {format_ratio(LEVEL)} of days", f"{format_mb_per_s(low)} MB/s")]
+            [(f"lower end of its {format_ratio(LEVEL)} range", f"{format_mb_per_s(low)} MB/s")]
             if low
             else []
         ),
-        ("to plan with, per broker", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
+        ("highest planned broker load", f"{format_mb_per_s(answer.plan_mb_per_s_per_broker)} MB/s"),
         ("load of each broker", f"{format_mb_per_s(answer.mb_per_s_per_broker)} MB/s"),
         ("headroom, all up", format_ratio(answer.headroom)),
     ]
@@ -395,9 +397,9 @@ def provision(limits: Sequence[MeasuredLimit], demand: Demand) -> Provision:
 def _bought_for(at_size: MeasuredLimit, low: float, limit: float, brokers_for_limit: int) -> str:
     of = f"{format_ratio(LEVEL)} interval"
     if at_size.between_runs:
-        own = "" if at_size.mb_per_s_low is None else " and its interval in this run"
-        vary = f"(runs vary by {format_ratio(at_size.between_runs)}{own})"
-        of = f"range on {format_ratio(LEVEL)} of days {vary}"
+        own = "" if at_size.mb_per_s_low is None else ", and the interval of this run"
+        vary = f"(from a variation of {format_ratio(at_size.between_runs)} between runs{own})"
+        of = f"{format_ratio(LEVEL)} range {vary}"
     return (
         f"the number of brokers follows from the lower end of the limit's {of}, "
         f"{format_mb_per_s(low)} MB/s per broker; the limit itself, {format_mb_per_s(limit)} MB/s "
@@ -472,8 +474,8 @@ def _on_wire(share: TrafficShare) -> tuple[float, float]:
 def limit_at(
     limits: Sequence[MeasuredLimit], message_bytes: int
 ) -> tuple[MeasuredLimit, tuple[str, ...]]:
-    """The limit at a message size. If the limit is interpolated, the result also has the
-    assumptions.
+    """The limit at a message size, with the assumptions of the interpolation between two measured
+    sizes. There are no assumptions if the message size was measured.
 
     Raises:
         ConfigError: there is no limit, its interval begins at 0, or the size is outside of the

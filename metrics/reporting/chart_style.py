@@ -51,7 +51,7 @@ def beside(panels: Sequence[TopLevelMixin], **options: Any) -> dict[str, Any]:
     """The Vega-Lite specification of several panels in a row.
 
     Each panel is converted separately, because `alt.hconcat` copies all marks and all rows several
-    times. These copies would take half of the time that a chart needs.
+    times, which would take half of the time that a chart needs.
 
     Args:
         panels: the charts, from left to right.

@@ -18,7 +18,7 @@ except ModuleNotFoundError:  # pages show `MISSING` instead of charts
 
 MISSING = (
     "Charts are missing because vl-convert is not installed. Run pip install "
-    "'kafka-redline[charts]', then create this page again. The tables have the same figures."
+    "'kafka-redline[charts]', then create this page again. The page's tables show the charts' data."
 )
 # JavaScript that exports the bundle to other scripts of the page.
 _EXPORTS = "window.vegaEmbed = vegaEmbed;"
@@ -47,8 +47,8 @@ def svg(spec: Mapping[str, Any]) -> str:
 def prepare() -> None:
     """Load vl-convert and Altair in a background thread, so that the first chart is faster.
 
-    While the libraries load, Python's other threads are blocked most of the time. So call this
-    function only while no trial runs.
+    Call this function only while no trial runs, because Python's other threads are blocked most of
+    the time while the libraries load.
     """
     if can_draw():
         threading.Thread(target=_make_ready, name="redline-drawing", daemon=True).start()

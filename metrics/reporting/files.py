@@ -61,7 +61,8 @@ def open_to_append(path: Path) -> BinaryIO:
     """Open a log for appending; only its owner can read a new log.
 
     Some file systems accept only whole files, for example volumes of Databricks and other mounts of
-    object stores. On such a file system, the function first writes the earlier content again.
+    object stores. If the file system accepts only whole files, the function first writes the
+    earlier content again.
     """
     if _can_append(path.parent):
         return open_private(path, appends=True)
@@ -123,7 +124,7 @@ def json_text(document: object) -> str:
 
 
 def yaml_text(document: object, width: int | None = None) -> str:
-    """The text of a YAML file for people.
+    """The text of a YAML file with an indentation that is easy to read.
 
     Args:
         width: length from which the library folds lines [characters]; None for its default.
@@ -141,7 +142,7 @@ def yaml_text(document: object, width: int | None = None) -> str:
 def write_json_file(path: Path | None, document: object) -> None:
     """Write the answer as JSON to the file that the option `--json` names.
 
-    Without the option, no file is written.
+    If the user did not give the option `--json` (`path` is None), no file is written.
     """
     if path is not None:
         write_file("--json", path, json_text(document))

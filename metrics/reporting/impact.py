@@ -19,9 +19,10 @@ class Impact:
     Attributes:
         p99_before_ms: 99th percentile of the canaries' acknowledgement latency at the slowest
             broker, before the run [ms].
-        p99_sustained_ms, p99_overloaded_ms: highest such latency in the sustained trials, and in
-            the overloaded trials [ms].
-        p99_after_ms: highest such latency in the last seconds of the run, after the last load [ms].
+        p99_sustained_ms, p99_overloaded_ms: highest 99th percentile of the canaries'
+            acknowledgement latency in the sustained trials, and in the overloaded trials [ms].
+        p99_after_ms: highest 99th percentile of the canaries' acknowledgement latency in the last
+            seconds of the run, after the last load [ms].
         canary_records: number of records that the canaries sent in all windows.
         canary_failures: number of records of the canaries that were refused or lost.
         heaviest_mb_per_s: highest payload rate of a load [MB/s].

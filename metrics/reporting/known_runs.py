@@ -37,7 +37,7 @@ _PAGES = ("sweep.html", "report.html", "compare.html", "nightly.html")
 
 @dataclass(frozen=True)
 class KnownRun:
-    """A run in the list of all runs, with a short form of the run's answer.
+    """A run in the list of all runs, with a short form of its result, such as the limit.
 
     Attributes:
         run_id: name of the run's folder.
@@ -46,7 +46,7 @@ class KnownRun:
         status: status of the run at its end; `running` or `killed` if the folder has no answer.
         cluster, workload, goal: name of the configuration file; empty if the run has several such
             files or no such file.
-        answer: a short form of the run's answer.
+        answer: a short form of the run's result.
         page: path of the run's HTML page, relative to the folder of all runs; empty if there is no
             page.
         tags: tags that the user gave to the run.

@@ -1,10 +1,10 @@
 """The answer of a search or of a run at fixed loads, as text for the terminal, the report and
 messages.
 
-The answer of a search has at most five lines for each message size. The evidence follows these
-lines. All outputs show the same lines in the same order. The answer about a fixed load states
-whether the cluster sustains the load. This answer also states the unused share of the resource with
-the highest use.
+The answer of a search has at most five lines for each message size. The evidence follows the lines
+of the answer. The terminal, the report and messages show equal lines in an equal order. The answer
+about a fixed load states whether the cluster sustains the load, and the unused share of the
+resource with the highest use.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ LINE_WIDTH, LINE_WIDTH_MAX = 74, 120
 """Widths of a sentence [columns]. A sentence that is wider than the first value is shortened; a
 shortened sentence is at most as wide as the second value."""
 REASONS_MAX = 8
-"""Maximum number of reasons that are listed for a verdict. The number is limited, because every
-broker can add a reason."""
+"""Maximum number of reasons that are listed for a verdict. Without a maximum, the list would be
+long on a large cluster, because every broker can add a reason."""
 _READINGS = {
     Resource.DISK.value: ("flush", "disk"),
     Resource.HEAP.value: ("garbage collection", "heap"),
     Resource.CPU.value: ("machine",),
     Resource.REPLICATION.value: ("followers",),
 }
-"""Resource → words by which the clause with the reading of this resource is found in the evidence.
-For a resource without an entry, the first clause is used."""
+"""Resource → words that occur in the clause of the evidence with this resource's reading. For a
+resource that is not in this map, the first clause of the evidence is taken as the reading."""
 _CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
 _ASIDE = re.compile(r" \([^)]*\)")
 _BROKER = re.compile(r"broker \d+: ")
@@ -118,10 +118,10 @@ def estimate_words(boundary: Boundary) -> str:
 
 
 def open_words(boundary: Boundary) -> str:
-    """The bound and the reason why the search ended, if it found no limit; empty if it found a
-    limit.
+    """For a search that found no limit: the bound of the limit, and why the search ended.
 
-    Example: `at least 37.0 MB/s (150 producers); the generator was the limit: 2 cores of 2 busy`.
+    The text is empty if the search found a limit. Example: `at least 37.0 MB/s (150 producers); the
+    generator was the limit: it used 2 of 2 cores`.
     """
     if boundary.answer_kind == AnswerKind.LIMIT:
         return ""
@@ -129,7 +129,10 @@ def open_words(boundary: Boundary) -> str:
 
 
 def _end_of(boundary: Boundary) -> str:
-    """The reason why the search ended, without the bound; empty if the reason is not known."""
+    """The reason why the search ended, without the bound of the limit, such as `at least 37 MB/s`.
+
+    The text is empty if the reason is not known.
+    """
     why = boundary.gave_up or ""
     # Older versions of the tables store the bound before the reason.
     is_stated = why.startswith(("at least ", "no load could be measured"))
@@ -329,9 +332,9 @@ def caveats_of(boundary: Boundary) -> list[str]:
     """The restrictions of an answer, one sentence for each. The most important restriction is
     first.
 
-    The order is: changes of the limit; a higher load that did not last; a load that is not proven
-    on disk, because memory took its data; an interval that is too wide; a note of the search, if no
-    load was sustained.
+    The restrictions have this order: changes of the limit; a higher load that did not last; a load
+    that is not proven on disk, because a part of its bytes stayed in memory; an interval that is
+    too wide; a note of the search, if no load was sustained.
     """
     higher = load_words(boundary, boundary.loads[0], boundary.mb_per_s)
     is_short = boundary.lasted is False
@@ -394,9 +397,8 @@ def _broker(boundary: Boundary) -> str:
 
 
 def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
-    """One line with the limiting resource, or with the reason why the search ended.
-
-    The result also has the evidence.
+    """One line with the limiting resource, or with the reason why the search ended; and the texts
+    of the evidence for this line.
     """
     why, over = boundary.gave_up, boundary.loads[1]
     shown = bound_words(boundary) if over is not None else "no overload was found"

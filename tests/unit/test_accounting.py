@@ -26,10 +26,10 @@ ENDS = {"control_records_by_partition": {0: 7}}
     [
         (IN_DOUBT, (6_000, 6_003), None),
         (IN_DOUBT, (6_002, 6_003), None),
-        (IN_DOUBT, (6_003, 6_000), "1 more than the sum of 12000 acknowledged, 3 failed and"),
-        (IN_DOUBT, (6_003, 6_000), "sent twice, 1 of them on partition 0"),
+        (IN_DOUBT, (6_003, 6_000), "after 12000 acknowledged, 3 failed and"),
+        (IN_DOUBT, (6_003, 6_000), "records of unknown origin, 1 of them on partition 0"),
         (IN_DOUBT, (6_000, 6_004), "1 of them on partition 1"),
-        (IN_DOUBT, (6_002, 5_999), "1 acknowledged records are missing from the end offsets"),
+        (IN_DOUBT, (6_002, 5_999), "1 acknowledged records are missing from the logs, because"),
         (ENDS, (6_007, 6_000), None),
         (ENDS, (6_006, 6_000), "1 acknowledged records and ends of transactions are missing"),
         (ENDS, (6_008, 6_000), "12000 acknowledged and 7 ends of transactions, 0 failed"),

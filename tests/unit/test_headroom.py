@@ -360,7 +360,7 @@ def test_without_a_run_the_answer_is_an_estimate_and_much_wider() -> None:
     assert found is not None and found.is_estimate
     assert found.times == pytest.approx(2.5, rel=0.05)
     assert found.times_high / found.times_low > 1.9
-    assert "62 % and 125 %" in found.assumption
+    assert "62 % to 125 %" in found.assumption
     held = answer_at(today=today)
     assert found.times_high / found.times_low > 1.5 * held.times_high / held.times_low
 

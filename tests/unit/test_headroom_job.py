@@ -347,7 +347,7 @@ def test_a_history_of_calls_has_a_date(store: Store, tmp_path: Path) -> None:
             for kind, times in kinds.items()
         ]
     text, document = answered(tmp_path, "--run=run-1")
-    assert "the cluster is full in half of the cases before" in text
+    assert "with a probability of 50 %, and before" in text
     assert document["growth"]["per_day"] == pytest.approx(0.05, rel=0.05)
     assert document["growth"]["days"] == pytest.approx(28, abs=4)
     first = store.headroom("c")[-1]

@@ -137,7 +137,7 @@ def test_json_and_page_have_the_whole_answer_and_the_page_loads_nothing() -> Non
     assert document["effects"][0]["conclusion"] == "regression"
     assert document["effects"][0]["effect"]["ratio"] == pytest.approx(0.8, rel=0.02)
     page = sweep_page(found)
-    links = ('<a href="s1-c01-r1/report.html">', "Over acks", "Over num.io.threads")
+    links = ('<a href="s1-c01-r1/report.html">', "By acks", "By num.io.threads")
     sentences = (f"<li>{text}.</li>" for text in found.sentences)
     for part in ("What &lt;acks&gt; costs.", *sentences, *links):
         assert part in page
@@ -185,7 +185,7 @@ def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotA
     named = {name: {KIND: "random", CODEC: f"{i}"} for i, name in enumerate(value)}
     found = answer(results, {CASE: tuple(value)}, named=named)
     assert found.columns[0] == "case"
-    assert [each.split(", from 1 measurement")[0] for each in found.sentences] == [
+    assert [each.split(", from 1 pair")[0] for each in found.sentences] == [
         "tuned against set to 100 kB, 1 kB: 45 times as much",
         "set to 1 MiB against set to 100 kB, 1 kB: +50.0%",
     ]
@@ -193,7 +193,7 @@ def test_cases_with_names_are_called_by_them(tmp_path: Path, snapshot: SnapshotA
     assert found.meanings[1] == "tuned: kind random, compression 1"
     assert f"<li>{found.meanings[1]}.</li>" in sweep_page(found)
     headings = [heading for heading, _ in sweep_specs(found)]
-    assert headings == ["Over the cases", "Throughput against latency"]
+    assert headings == ["By case", "Throughput against latency"]
     file = tmp_path / "sweep.json"
     file.write_text(found.document(), encoding="utf-8")
     assert load_answer(file) == found
@@ -292,13 +292,13 @@ def test_clusters_of_several_sizes_are_drawn_on_one_graph_and_per_broker(tmp_pat
     ]
     found = answer(results, {BROKERS: ("1", "2", "3")})
     specs = dict(sweep_specs(found))
-    assert list(specs) == ["Over brokers", "Over the message size", "Throughput against latency"]
+    assert list(specs) == ["By brokers", "By message size", "Throughput against latency"]
     for spec in specs.values():
         fits_schema(spec)
-    total, per_broker = specs["Over the message size"]["hconcat"]
+    total, per_broker = specs["By message size"]["hconcat"]
     assert total["layer"][1]["encoding"]["y"]["title"] == "limit [MB/s]"
     assert per_broker["layer"][1]["encoding"]["y"]["title"] == "per broker [MB/s]"
-    text = json.dumps(specs["Over the message size"])
+    text = json.dumps(specs["By message size"])
     assert text.count('"per_broker": 10.0') >= len(results)
     write_sweep_chart(found, tmp_path / "sweep.png")
     assert (tmp_path / "sweep.png").read_bytes().startswith(b"\x89PNG")
@@ -314,8 +314,8 @@ def test_cases_that_change_several_keys_are_drawn_by_their_names(tmp_path: Path)
     found = answer(results, {ACKS: ("1", "all"), THREADS: ("1", "2", "8")})
     specs = dict(sweep_specs(found))
     # Two cases have acks 1, and their threads differ alone; none differ in acks alone.
-    assert list(specs) == ["Over the cases", "Over num.io.threads", "Throughput against latency"]
-    figures_of, latencies = specs["Over the cases"]["hconcat"]
+    assert list(specs) == ["By case", "By num.io.threads", "Throughput against latency"]
+    figures_of, latencies = specs["By case"]["hconcat"]
     bar, points, interval = figures_of["layer"]
     named = ["acks 1, num.io.threads 1", "acks all, num.io.threads 2", "acks 1, num.io.threads 8"]
     assert bar["encoding"]["y"]["sort"] == named

@@ -1,12 +1,13 @@
 """How many times today's traffic fits into the limit, for each broker and each resource.
 
-The use U of a resource is the sum of a part R without traffic and a part that grows with the
-traffic. If the capacity of the resource is C, today's traffic fits (C - R) / (U - R) times. If a
-run measured the limit, the capacity C of the limiting resource is the use of this resource at the
-limit. With a measured limit, the interval of the answer is computed from the limit's interval.
+Today's use U of a resource is the sum of a use R without traffic and a use that grows with the
+traffic. If the resource is exhausted at a use of C, brokers can carry (C - R) / (U - R) times
+today's traffic. If a run measured the limit, C of the limiting resource is the use of this resource
+at the limit. With a measured limit, the interval of the answer is computed from
+the limit's interval.
 
-Another answer compares today's bytes per second with the bytes per second at the limit. If the use
-of no resource is known, the answer comes only from this comparison of bytes. A limit between two
+A second method divides the bytes per second at the limit by today's bytes per second. The answer
+comes from these bytes alone if the metrics do not show the use of any resource. A limit between two
 measured message sizes is interpolated with a cost for each message and a cost for each byte
 (`metrics.planning.provisioning`). Message sizes are stored sizes: after compression, and with the
 overhead of records and batches. If a run's brokers do not report stored sizes,
@@ -43,12 +44,13 @@ from metrics.windows.use import Resource
 from search.model import LEVEL
 
 TIMES_MAX = 100.0
-"""If today's traffic fits more than this number of times, the use of the resource cannot be
+"""Highest ratio of a resource's limit to its use today. At a higher ratio, the use cannot be
 distinguished from zero.
 """
 UNMEASURED_LOW, UNMEASURED_HIGH = 0.5 / 0.8, 1.0 / 0.8
-"""Ends of the interval of a limit that no run measured, relative to the threshold [ratio]. Runs
-found limits at 50 % to 100 % use of the request handlers; the threshold is 80 %.
+"""If no run measured the limit, a resource is exhausted between these multiples of its threshold
+[ratio]. Measured limits lie at 50 % to 100 % use of the request handlers, and the threshold of the
+request handlers' use is 80 %.
 """
 _TAIL = (1.0 + LEVEL) / 2.0
 
@@ -65,8 +67,8 @@ class Capacity:
         low, high: ends of the limit's 90 % interval, divided by the best estimate of the limit
             [ratio].
         counts: whether the answer depends on this resource.
-        bend: half of the 90 % interval of ln(answer), divided by ln(answer), if the only error is
-            that the use is not exactly a line over the load [ratio].
+        bend: error that arises because the use is not an exact linear function of the load: half of
+            the 90 % interval of ln(answer), divided by ln(answer) [ratio].
     """
 
     at_rest: float
@@ -108,8 +110,8 @@ class Answer:
 
 
 def measured_capacity(measured: RunLimit, broker_id: int, load: ResourceLoad) -> Capacity | None:
-    """The capacity of a resource according to a run; None if neither the run nor a threshold shows
-    the limit.
+    """The capacity of a resource according to a run; None if this resource did not limit the run
+    and has no threshold.
     """
     line = measured.line_of(broker_id, load.key)
     rest = Line(0.0, 0.0, 0.0, 0.0) if line is None else line
@@ -206,8 +208,9 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 def answer_of(
     rows: Sequence[ResourceHeadroom], *, is_estimate: bool, notes: Sequence[str] = ()
 ) -> Answer | None:
-    """The answer that follows from all rows. The result is None if no row has both `counts` and a
-    value of `times`.
+    """The lowest headroom of all resources of all brokers, with its interval.
+
+    The result is None if no row with `counts` has a value of `times`.
     """
     known = [row for row in rows if row.counts and row.times is not None]
     if not known:
@@ -234,8 +237,8 @@ FULLNESS_APART = 2.0
 factor, a comparison by bytes misleads.
 """
 _DISAGREES = 1.25
-"""If the answer from bytes differs from the answer from the use of resources by more than this
-factor, the answer gets a note.
+"""The answer has a note if the headroom that is computed from bytes per second differs by more than
+this factor from the headroom that is computed from the use of resources.
 """
 
 
@@ -318,16 +321,16 @@ def _fullness_notes(brokers: Sequence[BrokerWindow], limit: TrafficLimit) -> Ite
 
 
 def disagreement(by_use: float, rows: Sequence[ResourceHeadroom]) -> str:
-    """A sentence if the comparison by bytes gives another answer than the use of resources;
-    otherwise empty.
+    """A note if the bytes per second give another headroom than the use of resources; otherwise an
+    empty text.
     """
     times = [row.times for row in rows if row.times is not None]
     if not times or 1 / _DISAGREES <= min(times) / by_use <= _DISAGREES:
         return ""
     share = format_ratio(min(times) / by_use)
     return (
-        f"compared by bytes/s, today's traffic fits {min(times):.1f} times, {share} of the "
-        "answer: the brokers' cost per byte today differs from the cost per byte in the run"
+        f"by bytes/s alone, the limit is {min(times):.1f} times today's traffic, which is {share} "
+        "of the answer: the brokers' cost per byte today differs from the cost per byte in the run"
     )
 
 
@@ -336,8 +339,8 @@ ASSUMES_RUN = (
     "window, and each resource's use grows in proportion to the traffic"
 )
 ASSUMES_THRESHOLDS = (
-    "each resource's use grows in proportion to the traffic, and the resource is exhausted between "
-    "62 % and 125 % of its threshold, because no run measured the limit"
+    "each resource's use grows in proportion to the traffic; no run measured the limit, so the "
+    "interval assumes that a resource is exhausted at 62 % to 125 % of its threshold"
 )
 
 
@@ -373,7 +376,9 @@ def hold_against_run(today: Today, points: Sequence[RunLimit], limits: Indicator
 
 
 def hold_against_thresholds(today: Today, limits: Indicators) -> Answer | None:
-    """How many times today's traffic fits before a threshold is reached, with a wide interval."""
+    """The headroom until a resource's use reaches its threshold. The interval of this headroom is
+    wide, because no run measured the limit.
+    """
     rates = [
         {each.broker_id: each.bytes_in_per_s or 0.0 for each in part.brokers}
         for part in (today.whole, *today.parts)

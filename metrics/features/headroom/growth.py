@@ -5,9 +5,9 @@ is the sum of four parts: a level, which grows by a constant and a random step e
 of the hours; a pattern of the weekdays; and a remainder, which is correlated with the remainder of
 the previous day. statsmodels' `UnobservedComponents` fits the model. The model is a state-space
 model, whose Kalman filter accepts missing days. The cluster is full on the first day whose busiest
-hour reaches the limit. Because of the scatter of days and hours, the cluster is full well before
-the mean use reaches the limit. A date is stated only if the time until this date is at most three
-times the length of the history.
+hour reaches the limit. The use varies between days and between hours, so the cluster is full well
+before the mean use reaches the limit. A date is stated only if the time until this date is at most
+three times the length of the history.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ WALK_LEAST = 0.01
 steps, and a short history may contain none.
 """
 _NEARLY_BUSIEST = 0.1
-"""Hours that are usually at most this much below the busiest hour count as possible busiest hours
-of a day [ln].
+"""Largest difference between the mean use in the busiest hour and the mean use in an hour that may
+be the busiest hour of some days [ln].
 """
 _DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126
@@ -70,13 +70,15 @@ class Growth:
     Attributes:
         per_day: growth of the level [ratio per day].
         per_day_low, per_day_high: ends of the 90 % interval of `per_day`.
-        days: time until the cluster is full in half of the simulated cases [days]; None beyond
-            `days_ahead`.
-        days_low, days_high: ends of the 90 % interval of `days` [days]; None beyond `days_ahead`.
-        peak: the use in the busiest hour of the busiest weekday, divided by the level [ratio].
+        days: median time until the cluster is full, over all simulations [days]; None if this time
+            is longer than `days_ahead`.
+        days_low, days_high: ends of the 90 % interval of `days` [days]; None for an end that is
+            larger than `days_ahead`.
+        peak: expected use in the busiest hour of the busiest weekday, divided by the mean use of
+            all hours [ratio].
         history_days: length of the history [days].
-        days_tenth: time until the cluster is full in a tenth of the simulated cases [days]; None
-            beyond `days_ahead`.
+        days_tenth: 10th percentile of the time until the cluster is full, over all simulations
+            [days]; None if this time is longer than `days_ahead`.
     """
 
     per_day: float
@@ -151,9 +153,10 @@ class _Scatter:
     busiest hour [ln].
 
     Attributes:
-        mean, deviation: mean and standard deviation of the difference.
-        memory: correlation of the differences of two successive days.
-        last: the difference on the last day.
+        mean, deviation: mean and standard deviation of the difference between a day's highest use
+            and the model's use in the busiest hour [ln].
+        memory: correlation between this difference on a day and on the next day.
+        last: the difference on the last day [ln].
     """
 
     mean: float
@@ -202,8 +205,8 @@ def _hours_of_day(known: History) -> list[float]:
     """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
     The values of some hours may be missing, and the missing hours may differ from day to day. So
-    the differences of the hours and the means of the days are computed alternately, each from the
-    latest values of the other.
+    the function repeats two steps: it computes the mean of each day from the values minus the
+    hours' differences, and then the hours' differences from the values minus the days' means.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}
@@ -301,7 +304,7 @@ least headroom for each resource.
 
 
 def times_words(times: float | None) -> str:
-    """A number of times as text, such as `3.2` or `0.95`."""
+    """A headroom factor as text, such as `3.2` or `0.95`; `over 100` for None."""
     if times is None:
         return "over 100"
     return f"{times:.2f}" if times < 2 else f"{times:.1f}" if times < 20 else f"{times:.0f}"
@@ -332,13 +335,13 @@ def growth_words(growth: Growth, at_s: float) -> str:
     )
     if growth.days_tenth is None:
         return f"{seen}: no overload is expected before {_date(at_s, growth.days_ahead)}"
-    early = f"in one of ten cases before {_date(at_s, growth.days_tenth)}"
+    early = f"before {_date(at_s, growth.days_tenth)} with a probability of 10 %"
     if growth.days is None:
         beyond = _date(at_s, growth.days_ahead)
-        return f"{seen}: the cluster is full {early}, and in half of the cases not before {beyond}"
+        return f"{seen}: the cluster is full {early}, and before {beyond} with less than 50 %"
     return (
-        f"{seen}: the cluster is full in half of the cases before {_date(at_s, growth.days)} "
-        f"({growth.days:.0f} days), {early}, when the busiest hour of a day reaches the limit"
+        f"{seen}: the cluster is full before {_date(at_s, growth.days)} ({growth.days:.0f} days) "
+        f"with a probability of 50 %, and {early} (full: a day's busiest hour reaches the limit)"
     )
 
 

@@ -5,14 +5,14 @@ that grows with the load.
 
 The use of handlers, threads, CPU and bytes grows in proportion to the requests. An idle broker also
 uses a little of each resource, for fetches of followers and for heartbeats. A few trials near the
-limit cannot show the constant part, so the constant part has a prior distribution: near 0, and at
-most some hundredths of the use at the limit.
+limit cannot show the constant part of the use, so this constant part has a prior distribution: near
+0, and at most some hundredths of the use at the limit.
 
 If the metrics of production show how large a resource is, its use is stated as a share of the
 resource. The disk and the network also have a use as a rate [B/s], for which the limit of a run
 shows the capacity. If the use is a share, the resource is exhausted at a threshold from the goal or
-from `metrics.judging.nearness`. The answer comes from one window of production. Shorter parts of
-the window of production show the scatter of the use.
+from `metrics.judging.nearness`. The use in production comes from one window, and the scatter of
+the use comes from shorter parts of this window.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ResourceLoad:
         unit: unit of the use, `ratio` or `B/s`.
         used: the use that grows with the traffic [unit].
         most: the use at which the resource is exhausted, minus the use by other programs [unit];
-            None if only a run shows this value.
+            None if the use is a rate, whose highest value only a run can measure.
     """
 
     resource: Resource
@@ -96,7 +96,7 @@ def loads_of(
     Args:
         brokers: the windows of all brokers.
         hosts: the windows of the hosts on which the brokers run.
-        limits: the limits of the goal.
+        limits: the goal's thresholds for an overload, such as the minimum idle share of handlers.
         machines: broker id → name of its machine; by default each broker has its own machine.
     """
     found = {}
@@ -345,16 +345,17 @@ def _fitted(points: Sequence[tuple[float, float]], noise: float, prior: float) -
 
 
 OVERLOADS_TO = 1.1
-"""Readings of an overloaded trial are used only up to this load, relative to the limit [ratio]. At
-higher loads the use no longer grows.
+"""Highest load of an overloaded trial whose readings are used, relative to the limit [ratio]. At a
+load above this value, the use of a resource no longer grows with the load.
 """
 BEND, BEND_OF_DISKS = 0.05, 0.4
-"""Deviation of the use from a line over the load (`Capacity.bend`), in general and for a limit by
-the disk, measured with recorded loads of real brokers (tests/data/ladders). The deviation is larger
-if appends wait for a disk: near the limit, each request then has more records.
+"""Error that arises because the use is not an exact linear function of the load (`Capacity.bend`).
+`BEND_OF_DISKS` is the value for brokers that a disk limits. If appends wait for a disk, requests
+contain more records near the limit, so this error is larger. Recorded loads of real brokers gave
+both values (tests/data/ladders).
 """
 _OF_BYTES = (Resource.DISK, Resource.NETWORK)
-"""Resources whose use a run can measure in bytes if the share in use is unknown."""
+"""Resources whose use may be a rate of bytes, for brokers that do not report a used share."""
 
 
 @dataclass(frozen=True)
@@ -386,8 +387,8 @@ class RunLimit:
         low, high: ends of the range in which the limit lies on 90 % of days, divided by the best
             estimate of the limit [ratio].
         limited_by: the limiting resource; None if unknown.
-        lines: broker id → resource → its use as a line over the load, with the limit as reference
-            load.
+        lines: broker id → resource → fitted line of the resource's use over the load;
+            `Line.at_load` is the use at the limit.
         traffic: the mean traffic of a broker at the limit; None if the brokers do not report their
             traffic.
         is_doubtful: whether the interval of the limit is wider than the goal accepts.
@@ -402,8 +403,10 @@ class RunLimit:
     is_doubtful: bool = False
 
     def line_of(self, broker_id: int, key: Key) -> Line | None:
-        """The line of a broker. If the run did not have this broker, the mean line of the run's
-        brokers is returned.
+        """The fitted line of a resource's use over the load, for one broker.
+
+        If the run did not have this broker, the result is the mean line of the run's brokers. The
+        result is None if no line is known for this resource.
         """
         own = self.lines.get(broker_id)
         if own is not None:
@@ -420,7 +423,7 @@ class RunLimit:
 
     @property
     def bend(self) -> float:
-        """The error that arises because the use is not exactly a line over the load; see
+        """The error that arises because the use is not an exact linear function of the load, see
         `Capacity.bend`.
         """
         return BEND_OF_DISKS if self.limited_by is Resource.DISK else BEND

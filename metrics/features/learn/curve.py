@@ -11,8 +11,8 @@ HOUR_S, DAY_S, WEEK_S = 3_600.0, 86_400.0, 604_800.0
 STEPS_MIN = 12
 """Minimum number of steps in the curve of a topic with less than three hours of data."""
 YOUNG_STEPS_S = (1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0)
-"""Possible steps for topics with less than three hours of data [s]. Topics of similar age have
-equal steps.
+"""Possible distances between two points of a curve, for topics with less than three hours of data
+[s]. Fixed values give topics of similar age equal distances.
 """
 
 
@@ -51,14 +51,15 @@ def times_of(
     """The times at which offsets are looked up, oldest first; the last time is now [s since the
     epoch].
 
-    The distances between successive times are equal. The times cover at most a week, and only the
-    time for which all logs contain all written records. The result is empty if the covered time is
-    shorter than a second.
+    The distances between successive times (steps) are equal. The times cover at most a week. The
+    times begin after the latest deletion of records by retention. The result is empty if the
+    covered time is shorter than a second.
 
     Args:
         logs: the logs of the partitions whose offsets are looked up.
         now_s: the time of the logs' end offsets [s since the epoch].
-        step_min_s: minimum step for logs with at least three such steps of data [s].
+        step_min_s: distance between the times if the logs cover at least 3 × `step_min_s` [s]. If
+            the logs cover less time, a value of `YOUNG_STEPS_S` is used.
     """
     begins = [log.first_s for log in logs if log.records and log.first_s is not None]
     known = [log.known_from_s for log in logs if log.known_from_s is not None]
@@ -157,8 +158,10 @@ def sum_of(curves: Sequence[Curve]) -> Curve:
 
 
 def _at(curve: Curve, at_s: float) -> float:
-    """The count at any time. The count is interpolated linearly between the curve's times, and is
-    constant before the first time and after the last time.
+    """The number of records of a curve at any time.
+
+    The number is interpolated linearly between the curve's times. Before the first time and after
+    the last time, the number is constant.
     """
     place = (at_s - curve.times_s[0]) / curve.step_s
     if place <= 0:
@@ -171,14 +174,14 @@ def _at(curve: Curve, at_s: float) -> float:
 
 
 def profile_points(curve: Curve, full_per_s: float) -> tuple[tuple[float, float], ...]:
-    """The points of a profile: pairs (time from the start [s], share of the rate [ratio]), one for
-    each step. The last point repeats the first share.
+    """The points of a profile: pairs (time from the start [s], rate / `full_per_s` [ratio]).
 
-    A profile interpolates shares linearly between points. The mean share of the profile equals the
-    mean share of the steps.
+    The profile has one point for each step of the curve. A last point repeats the ratio of the
+    first point. A profile interpolates ratios linearly between points. The mean ratio of the
+    profile equals the mean ratio of the steps.
 
     Args:
-        full_per_s: the rate that has the share 1 [1/s].
+        full_per_s: the rate at which the profile has the ratio 1 [1/s].
     """
     rates = curve.rates
     if not rates or full_per_s <= 0:

@@ -86,8 +86,8 @@ def lost_by(parts: Sequence[Part]) -> list[str]:
             found.append(
                 f"part {part.name} has {len(part.topics)} similar topics: records of "
                 f"{sizes[0]:,.0f} to {sizes[1]:,.0f} B, batches of {batches[0]:,.3g} to "
-                f"{batches[1]:,.3g} records, {rates[0]:,.3g} to {rates[1]:,.3g} records/s; the sum "
-                "of the part is exact, and each topic gets an equal share"
+                f"{batches[1]:,.3g} records, {rates[0]:,.3g} to {rates[1]:,.3g} records/s; the "
+                "part sends the total traffic of these topics, in equal shares to its topics"
             )
         for each in part.topics:
             found += [f"{each.name}: {text}" for text in _lost_of(each)]

@@ -1,4 +1,4 @@
-"""The keys of a workload for one part, each with its source and its evidence."""
+"""The configuration keys of one part of a learned mix, with the source and evidence of each key."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ Keys = dict[str, Figure]
 
 @dataclass(frozen=True)
 class LearnedPart:
-    """A part of the mix with the keys of its workload.
+    """A part of the mix, with the configuration keys of the workload that imitates this part.
 
     Attributes:
         producers: number of producers at scale 1.
-        keys: path of a key with dots → the value of the key with its source. The map has all keys
-            of a workload except the keys of `trial`.
+        keys: path of a configuration key with dots → the value of the key with its source. The map
+            has all keys of a workload except the keys of `trial`.
         measure_s: minimum length of the window in which each producer offers enough records [s].
     """
 
@@ -124,9 +124,10 @@ def is_slow(part: Part) -> bool:
 
 
 def learned_part(part: Part, brokers: int) -> LearnedPart:
-    """A part with the keys of the workload that offers the part's traffic at scale 1.
+    """Derive the configuration keys of a workload that sends as much traffic as the part's topics.
 
     Args:
+        part: similar topics, with their observed traffic.
         brokers: number of brokers of the cluster.
     """
     producers = _producers(part)
@@ -200,7 +201,7 @@ def message_bytes_of(size: float, records_per_batch: float, payload: Payload) ->
     """Size of key and value together, for records with a given mean size in the log [B].
 
     Args:
-        size: mean size in the log [B].
+        size: mean size of a record in the log [B].
         records_per_batch: mean number of records of a batch.
         payload: options of key and headers.
     """
@@ -274,7 +275,7 @@ def _delivery(part: Part, rate: float) -> Keys:
         keys["producer.acks"] = Figure("all" if needs_all else "1", ASSUMED, text)
     else:
         share = f"{batches.idempotent:,} of {batches.batches:,} batches have a producer id"
-        keys["producer.acks"] = Figure("all", SEEN, f"{share}, and idempotence requires all")
+        keys["producer.acks"] = Figure("all", SEEN, f"{share}, which requires acks=all")
         keys["producer.enable_idempotence"] = Figure(True, SEEN, share)
     if how.kind == "transactional":
         least_ms, seen_ms = 1_010.0 / rate, how.transaction_ms
@@ -285,7 +286,7 @@ def _delivery(part: Part, rate: float) -> Keys:
         )
     if part.first.seen.records is not None and part.first.seen.records.keyed_share >= _KEYED_SHARE:
         text = (
-            "sticky_partition chooses the partitions as keys do"
+            "sticky_partition: keys imitates how keys choose partitions"
             if how.has_keys
             else "the spread over partitions is even, so keys do not choose the partition here"
         )

@@ -1,11 +1,10 @@
 """The parts of a mix: similar topics become one part, and the sums over all topics stay exact.
 
-The number of producers and the linger are fitted so that they produce the observed batches at the
-rate of the topic. Batch headers state neither the number of producers nor the linger. If batches
-have producer ids, the producers are counted by these ids.
-Without producer ids, the time between the first and the last record of a batch shows how fast one
-producer fills a batch. The records of a producer go to one batch at a time, until this batch is
-full or `linger.ms` is over.
+Batch headers do not state the number of producers and the linger. So both values are fitted: they
+must produce the observed batches at the rate of the topic. If batches have producer ids, these ids
+are counted. Without producer ids, the time between the first and the last record of a batch shows
+how fast one producer fills a batch. The records of a producer go to one batch at a time, until this
+batch is full or `linger.ms` is over.
 
 The number of batches in a request is also fitted, because batch headers do not show the requests. A
 producer that writes to one partition at a time sends one batch in each request. A producer whose
@@ -143,8 +142,8 @@ class Fit:
 
     @property
     def has_keys(self) -> bool:
-        """Whether the keys of records choose the partitions, so that a request contains several
-        batches.
+        """True if the requests contain several batches, which shows that records' keys choose the
+        partitions.
         """
         return self.request_batches > KEYED_BATCHES and not self.is_full
 
@@ -207,8 +206,9 @@ def _filling_per_s(batches: BatchTally, is_steady: bool) -> float:
     records, and inf if a batch receives all records at the same time.
 
     Args:
-        is_steady: False if records arrive at random, so that a batch stays open for a while after
-            its last record.
+        is_steady: True if records arrive at equal intervals or batches are full; False if records
+            arrive at random. With random arrivals, a batch stays open for a while after its last
+            record.
     """
     several = sum(batches.spans.values())
     if not several:
@@ -282,8 +282,9 @@ PEAK, MEAN, NOW = "peak", "mean", "now"
 """The rate that a scale of 1 stands for: today's peak, today's mean, or the current rate."""
 
 PEAK_STEP_S = 600.0
-"""Minimum step of a curve for a peak [s]. If the curve has shorter steps, the mean rate replaces
-the peak rate, because the busiest of many short steps is busy by chance.
+"""Minimum distance between the points of a curve that shows a peak rate [s]. If the distance is
+shorter, the mean rate replaces the peak rate, because the busiest of many short intervals is busy
+by chance.
 """
 ALIKE_FACTOR = 2.0
 """Topics are similar if their message sizes and their batch sizes differ by less than
@@ -336,7 +337,7 @@ class TopicPart:
 
     @property
     def records_per_request(self) -> float:
-        """Mean number of records in a request at the rate of scale 1."""
+        """Mean number of records in a request, at the rate `records_per_s`."""
         batches = self.seen.batches.records_per_batch
         if not self.fit.has_keys or self.seen.now_per_s <= 0:
             return self.records_per_batch
@@ -373,7 +374,9 @@ class Part:
 
     @property
     def first(self) -> TopicPart:
-        """The topic with the most bytes. Its fit is used for all topics of the part."""
+        """The topic with the most bytes. All topics of the part use the producer settings that are
+        fitted to this topic.
+        """
         return self.topics[0]
 
     @cached_property

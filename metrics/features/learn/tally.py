@@ -107,8 +107,9 @@ class RecordTally:
         """The number of different keys that were seen, and an estimate of the number of all keys
         that producers use.
 
-        The estimate is Chao's lower bound. The bound follows from the number of keys that were seen
-        once, and the number of keys that were seen twice (https://doi.org/10.2307/4615964).
+        The estimate is Chao's lower bound of the number of keys. Chao's bound follows from the
+        number of keys that were seen once and the number of keys that were seen twice
+        (https://doi.org/10.2307/4615964).
         """
         return len(self.by_key), all_seen(self.by_key.values())
 
@@ -125,10 +126,10 @@ class RecordTally:
 
 
 def all_seen(counts: Collection[int]) -> float:
-    """Chao's estimate of the number of all kinds, including the kinds that were not seen.
+    """Chao's estimate of how many different values exist, including values that were not seen.
 
     Args:
-        counts: for each kind that was seen, the number of its occurrences.
+        counts: for each different value that was seen, how often the value was seen.
     """
     once, twice = (sum(count == times for count in counts) for times in (1, 2))
     return len(counts) + once * (once - 1) / (2.0 * (twice + 1))
@@ -138,9 +139,9 @@ SAME_END_MS = 5
 """Transaction markers of one producer belong to the same transaction if the time between them is at
 most this value [ms]."""
 MARKERS_MAX = 10_000
-"""Maximum number of transaction markers of a producer whose times are stored."""
+"""Maximum number of transaction markers that are stored with their times, for each producer."""
 OPENED_MAX = 200_000
-"""Maximum number of batches of a topic whose times are stored."""
+"""Maximum number of batches that are stored with their times, for each topic."""
 
 
 class Opened(NamedTuple):
@@ -187,8 +188,8 @@ class BatchTally:
         batches, records, offsets, size_bytes: sums over all batches except transaction markers.
         batch_records: number of records → number of batches with this many records.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
-        wide_ms: the same sum if records arrive at random: each time of a batch with n > 1 records
-            is multiplied by n/(n - 1) [ms].
+        wide_ms: estimated sum of the times for which batches with n > 1 records were open if
+            records arrive at random: time between the first and the latest record × n/(n - 1) [ms].
         last_ms: time of the latest record [ms since the epoch].
         followers: number of records that are not the first one in their batch, without batches that
             have the broker's append times.
@@ -323,7 +324,7 @@ class GroupFacts:
 
     @property
     def is_reading(self) -> bool:
-        """Whether the group has members, or may have members."""
+        """True if the group has members, or if the number of its members is not known."""
         return self.members is None or self.members > 0
 
 
@@ -405,8 +406,8 @@ class TopicSeen:
 
     @property
     def is_skewed(self) -> bool:
-        """Whether the busiest partition has more records than chance explains for equal
-        partitions.
+        """True if the busiest partition has more records than it can have by chance when producers
+        choose all partitions with equal probability.
         """
         return self.largest_over_mean > max(UNEVEN_FROM, self._by_chance)
 
@@ -416,8 +417,9 @@ class TopicSeen:
         [ratio].
 
         A producer fills a partition with `batch.size` bytes before it chooses the next one
-        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. The
-        largest of P such numbers exceeds their mean by about sqrt(2 ln P) standard deviations.
+        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. With P
+        partitions, the largest of these P numbers exceeds the mean of all P numbers by about
+        sqrt(2 ln P) standard deviations.
         """
         today, batches = self.curve.today, self.batches
         partitions = len(self.partition_shares)

@@ -7,10 +7,11 @@ earlier nights, with Student's t prediction interval for one more night (`effect
 conclusion. `effects.slow_loss` finds a loss that is too small in each single night but adds up
 since the first nights.
 
-A night is compared only with nights that were measured with the same instrument. Nights with
-another instrument are left out and listed. Nights with a regression or an improvement count for the
-spread (`effects.night_spread`) and for a slow loss. Nights with a regression or an improvement do
-not count for the mean, because a loss would soon look normal.
+A night is compared only with nights that were measured with equal releases of redline, Python,
+Spark and packages, and on an equal driver. Other nights are left out, and the answer lists them.
+Nights with a regression or an improvement count for the spread (`effects.night_spread`) and for a
+slow loss. Nights with a regression or an improvement do not count for the mean: a loss would lower
+the mean of the following nights, so that these nights would show no loss.
 
 The answer of a night is nightly.json for programs, and sentences for people.
 """
@@ -41,13 +42,13 @@ from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 from metrics.units import format_ratio
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
-"""Prefixes of the names of facts about the instrument. All other facts describe the subject, which
-is the measured cluster.
+"""Prefixes of the names of facts about the software and the machine that measure. Facts with other
+prefixes describe the measured cluster.
 """
 COMMIT = "redline.commit"
-"""Name of a fact that is reported, although nights with different values are compared with each
-other: most commits affect no figure, and each commit would start a new history. Nights with
-different values of `redline.version` are not compared.
+"""Name of the fact with redline's commit. Nights with different commits are compared with each
+other, because most commits affect no result. Nights with different values of `redline.version` are
+not compared.
 """
 _GIB = 2**30
 _NAMED_MAX = 3
@@ -83,7 +84,7 @@ _OUTCOMES = {
     Conclusion.IMPROVEMENT: Outcome.IMPROVEMENT,
     Conclusion.NO_ANSWER: Outcome.NO_HISTORY,
 }
-"""Conclusion → outcome. Each other conclusion has the outcome `no change`."""
+"""Conclusion → outcome. A conclusion that is not in the map has the outcome `no change`."""
 
 
 @dataclass(frozen=True)
@@ -157,10 +158,11 @@ class NightComparison:
 
     Attributes:
         tonight: tonight's measurement.
-        effect: the change, as a ratio of merits; None without history.
-        before: the newest earlier night that counts; None without history.
-        nights: the names of the earlier nights that count, oldest first.
-        left_out: the earlier nights that do not count, grouped by reason.
+        effect: tonight's value divided by the mean value of the earlier nights, for a value of
+            which more is better; None without history.
+        before: the newest earlier night with which tonight is compared; None without history.
+        nights: the names of the earlier nights with which tonight is compared, oldest first.
+        left_out: the earlier nights with which tonight is not compared, grouped by reason.
         slow_loss: a loss that is too small in each single night but has added up; None without such
             a loss.
         changes: differences between the brokers of the night `before` and the brokers of tonight.
@@ -182,7 +184,7 @@ class NightComparison:
         """Kafka's release in the night `before` and Kafka's release tonight; None if both are
         equal.
 
-        A release includes the metadata mode, ZooKeeper or KRaft.
+        Two releases also differ if one cluster uses ZooKeeper and the other one uses KRaft.
         """
         if self.before is None:
             return None
@@ -195,7 +197,8 @@ class NightComparison:
         """The changes that an upgrade of Kafka does not explain; all changes if there is no
         upgrade.
 
-        An upgrade explains each fact that only one of the two releases has.
+        An upgrade explains new versions, and facts and properties that exist only before or only
+        after the upgrade.
         """
         if self.upgrade is None:
             return self.changes
@@ -317,11 +320,12 @@ def merit_of(row: CaseRow) -> float:
 def compare_merits(
     merits: Sequence[float], are_usual: Sequence[bool], noise: Noise, rule: NightRule, cases: int
 ) -> tuple[Effect | None, tuple[float, int] | None]:
-    """The effect of tonight, and the slow loss until tonight as (loss, index of its first night).
+    """The effect of tonight, and the slow loss as (mean loss [share], index in `merits` of the
+    first night with the loss). None stands for no history or no slow loss.
 
     Args:
-        merits: figures of one case in all comparable nights, oldest first and tonight last. Each
-            figure is above zero, and a higher figure is better.
+        merits: values of one case in all comparable nights, oldest first and tonight last. Each
+            value is above zero, and a higher value is better.
         are_usual: for each earlier night, False if its outcome was a regression or an improvement.
         cases: number of cases that the night compares.
     """

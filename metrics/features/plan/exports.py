@@ -46,11 +46,11 @@ class Allowance:
 
     @property
     def limit_log_bytes_per_s(self) -> float:
-        """The lower end of the limit as the rate of bytes that a broker receives from producers as
-        leader, with the overhead of records [B/s].
+        """Highest rate of bytes that a broker should receive from producers, at the lower end of
+        the limit's 90 % range [B/s].
 
-        The rate applies to full batches without compression. Headers of small batches add further
-        bytes.
+        The bytes include the overhead of records. The rate applies to full batches without
+        compression. Headers of small batches add further bytes.
         """
         return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
@@ -73,8 +73,8 @@ class Allowance:
         text = (
             f"redline run {self.run_id}: the limit of a broker is "
             f"{format_mb_per_s(limit.conservative_mb_per_s)} MB/s of {traffic} (lower end of the "
-            f"range on {format_ratio(LEVEL)} of days); {format_ratio(self.safety)} of this "
-            "limit may be used"
+            f"range that contains the limit on {format_ratio(LEVEL)} of days); "
+            f"{format_ratio(self.safety)} of this limit may be used"
         )
         return f"{text}; {self.caveat}" if self.caveat else text
 
@@ -93,8 +93,8 @@ def capacity(allowance: Allowance, disk_mb: float) -> str:
     """Cruise Control's capacity.json for equal brokers.
 
     NW_IN is the rate of bytes that a broker receives as leader and as follower. NW_OUT is the rate
-    of bytes that followers and consumer groups fetch from the broker. Both rates are in kB/s.
-    Cruise Control's BrokerCapacityConfigFileResolver reads this format.
+    of bytes that followers and consumer groups fetch from the broker. NW_IN and NW_OUT are in kB/s.
+    Cruise Control's BrokerCapacityConfigFileResolver reads this file.
 
     Args:
         disk_mb: disk space for the logs of each broker [MB]; no run measures the disk space.
@@ -136,13 +136,14 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
 def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float) -> str:
     """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
 
-    Two rules record how many times the traffic of each broker fits into its limit: one by the
-    request handlers, one by the received bytes. An alert compares the lower value.
+    Two rules record the headroom of each broker, which is the broker's limit divided by its
+    traffic: one by the request handlers, one by the received bytes. An alert fires if the lower of
+    these two headrooms is below `times_least`.
 
     Args:
         idle_min: idle fraction of the request handlers at the limit [ratio].
         rules: the rule set with the exporter's names of series.
-        times_least: minimum number of times that the traffic must fit into the limit.
+        times_least: minimum headroom [ratio].
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))
     used = allowance.limit_log_bytes_per_s * allowance.safety

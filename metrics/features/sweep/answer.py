@@ -58,7 +58,7 @@ class CaseMedians:
         message_bytes: message size [B].
         value: the middle of the figure's interval; the figure itself if no interval is known.
         low, high: ends of the 90 % interval; None if no interval is known.
-        p99_ms: 99th percentile of the latency at the figure [ms].
+        p99_ms: 99th percentile of the latency at the load of the figure [ms].
         run_ids: ids of the runs, one for each repeat.
     """
 
@@ -86,8 +86,9 @@ class Recommendation:
     """The best case for an aim.
 
     Attributes:
-        aim: `throughput` means the highest figure, `latency` means the lowest p99 latency, and
-            `both` means the lowest p99 latency among cases whose figure is near the highest one.
+        aim: `throughput` means the best result, such as the highest limit; `latency` means the
+            lowest p99 latency; `both` means the lowest p99 latency among cases whose result is near
+            the highest result.
         best: the best case.
         alike: settings of each other case whose figure does not differ significantly from the
             figure of the best case; empty unless the aim is `throughput`.
@@ -104,8 +105,8 @@ def recommendations(
     """The best case for each aim, at each message size with at least two figures.
 
     Args:
-        less_is_better: whether a lower figure is better, as for times. In this case `throughput` is
-            the only aim.
+        less_is_better: True if a lower figure is better, as for times. If True, `throughput` is the
+            only aim.
     """
     for message_bytes in sorted({each.message_bytes for each in results}):
         cases = list(_cases([each for each in results if each.message_bytes == message_bytes]))
@@ -165,7 +166,8 @@ class CaseSettings(Checked):
 class CaseTexts(CaseSettings):
     """The settings of a case.
 
-    When the settings are read, each value is converted to text, as in a `Result`.
+    When the settings are read, each value is converted to text, so that it can be compared with the
+    settings of a `Result`, which are texts.
     """
 
     def for_editors(self) -> dict[str, Any]:
@@ -183,8 +185,10 @@ class Claim:
     Attributes:
         source: name of the study, such as "Heroku 2016".
         says: the claim, as a clause without a full stop.
-        of: the case that the claim is about: full path, or "case" → value.
-        against: the reference case of the claim: full path, or "case" → value.
+        of: settings of the case that the claim is about: full path of a key → value, or the name of
+            the case under the key "case".
+        against: settings of the reference case: full path of a key → value, or the name of the case
+            under the key "case".
         change: the claimed change: "less", "more", or "same" for a difference of at most 10 %.
         by: the published size of the change [share]; null if the study states no figure.
         reading: the compared reading, such as "p99_ms"; empty for the figure of the sweep.
@@ -213,8 +217,8 @@ class ClaimVerdict:
 
     Attributes:
         effect: the measured effect; None if too few figures have an interval.
-        seen: the mean ratio of the figures, known even without an effect; None if no pair was
-            measured.
+        seen: mean ratio of the results of the two cases, also known if too few results have an
+            interval; None if no pair of results was measured.
         lacks: settings of the case without a figure; empty if both cases have figures.
     """
 
@@ -228,9 +232,9 @@ class ClaimVerdict:
 def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
     """Compare a claim with the results of a sweep.
 
-    The verdict is `agrees` if the whole interval of the effect lies in the claimed range. If the
-    study also states a figure, the interval must contain this figure. The verdict is `differs` if
-    the interval lies entirely outside the claimed range, or does not contain the study's figure.
+    The verdict is `agrees` if the whole interval of the effect lies in the claimed range and
+    contains the size of the change that the claim states, if any. The verdict is `differs` if the
+    interval of the effect lies entirely outside the claimed range, or does not contain this size.
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):
@@ -362,7 +366,7 @@ class SweepAnswer(SweepRecord):
 
     @property
     def advices(self) -> tuple[str, ...]:
-        """One sentence for each best case."""
+        """Sentences that recommend a case: one sentence for each recommendation."""
         return tuple(map(self.advice, self.recommended))
 
     def advice(self, each: Recommendation) -> str:

@@ -61,15 +61,15 @@ def _charts(answer: SweepAnswer) -> Iterator[tuple[str, alt.HConcatChart]]:
         return
     are_cases = _are_cases(rows, answer)
     if are_cases:
-        yield "Over the cases", _over_cases(rows, answer)
+        yield "By case", _over_cases(rows, answer)
     for path, values in answer.axes.items():
         own = [{**row, "x": row[path], "series": _series(row, path, answer)} for row in rows]
         if path == CASE or (are_cases and _differ_in_more(own)):
             continue
         x = alt.X("x:O", sort=list(values), title=short(path), axis=alt.Axis(labelAngle=0))
-        yield f"Over {short(path)}", _beside(own, x, answer, ("p99", _LATENCY))
+        yield f"By {short(path)}", _beside(own, x, answer, ("p99", _LATENCY))
     if len({row["bpm"] for row in rows}) > 1:
-        yield "Over the message size", _over_sizes(rows, answer)
+        yield "By message size", _over_sizes(rows, answer)
     if len(rows) > 1 and all(row["p99"] for row in rows):
         yield "Throughput against latency", _against_latency(rows, answer)
 
@@ -134,7 +134,9 @@ def _over_cases(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
 
 
 def _named(rows: Rows, key: str) -> Rows:
-    """The rows with the case under a key, and with the message size if the sizes differ."""
+    """Copies of the rows with an added column `key`: the name of the row's case, followed by the
+    message size if the rows have several sizes.
+    """
     several = len({row["bpm"] for row in rows}) > 1
     return [{**row, key: f"{row['case']}, {row['size']}" if several else row["case"]}
             for row in rows]  # fmt: skip
@@ -182,7 +184,9 @@ def _beside(rows: Rows, x: alt.X, answer: SweepAnswer, other: tuple[str, str]) -
 
 
 def _against_latency(rows: Rows, answer: SweepAnswer) -> alt.HConcatChart:
-    """A chart of all figures against their latency."""
+    """A chart with one point for each result: the result on the x axis, the p99 latency on the y
+    axis.
+    """
     own = _named(rows, "series")
     x = alt.X("value:Q", title=answer.figure, scale=alt.Scale(zero=True))
     marks = (
