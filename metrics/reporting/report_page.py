@@ -1,11 +1,11 @@
 """The report of a run as one self-contained HTML file, with themes for light, dark and print.
 
 `build_report` computes the content of the report as plain values, from rows and without Spark.
-`report_page` renders this content. A report contains:
+`report_page` renders the content as HTML. A report contains:
 
 * the answers for each goal, with the limiting resource of each message size;
 * commands of Kafka's own tools that offer the limit, and the overload above the limit;
-* the trials of the run, with the sides of brackets that come from them;
+* the trials of the run, with the brackets of which a trial is the sustained or the overloaded end;
 * the readings of each trial over time, as small SVG drawings without scripts;
 * the environment and the configuration of the run.
 """
@@ -44,7 +44,8 @@ WIDTH, HEIGHT = 220, 56  # [px]
 BROKERS_MAX = 12
 """Maximum number of brokers in a trial's evidence, and of lines in a panel.
 
-The evidence shows the brokers with the least idle handlers, and a panel the lowest broker ids."""
+A trial's evidence shows the brokers whose request handlers are least idle. A panel shows the
+brokers with the lowest ids."""
 LATENCY = "Latency [ms]"
 
 
@@ -167,7 +168,7 @@ brokers for each trial.
 LOWER, UPPER = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
-"""The sides of brackets that come from one trial, each as (`LOWER` or `UPPER`, goal)."""
+"""The ends of brackets that one trial provides: (`LOWER` or `UPPER`, name of the goal) of each."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class ListedTrial:
 
     Attributes:
         trial: the trial.
-        sides: for each goal, the side of the bracket (sustained or overloaded) that comes from it.
+        sides: the ends of brackets (sustained or overloaded) that the trial provides.
         brokers_shown: number of brokers whose windows are shown.
     """
 
@@ -213,7 +214,7 @@ def listed_trials(
 ) -> tuple[ListedTrial, ...]:
     """All trials of a run in chronological order.
 
-    Each trial has the sides of brackets that come from it.
+    Each trial states the ends of brackets (sustained or overloaded) that the trial provides.
     """
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)
@@ -230,9 +231,10 @@ def belongs_to(trial: Trial, boundary: Boundary) -> bool:
 
 
 def _sides(trials: Sequence[Trial], boundaries: Sequence[Boundary]) -> dict[int, Sides]:
-    """Trial number → the sides of brackets that come from the trial.
+    """Trial number → the ends of brackets (sustained or overloaded) that the trial provides.
 
-    If several trials at the load of a side have the side's verdict, the last one counts.
+    The sustained end comes from the last SUSTAINED trial at the load of this end. The overloaded
+    end comes from the last OVERLOADED trial at the load of this end.
     """
     found: dict[tuple[str, int, str], int] = {}
     for trial in trials:
@@ -271,8 +273,8 @@ class Use:
 
     @property
     def headroom(self) -> float | None:
-        """The share of the resource that is unused at the limit, below the goal's threshold
-        [ratio].
+        """The goal's threshold for the resource minus the use at the limit, or 0 if the use is
+        higher [ratio]. None if the use is not known.
         """
         used = None if self.at_limit is None else self.at_limit.utilization
         return None if used is None else max(0.0, self.ceiling - used)
@@ -321,7 +323,9 @@ class Binding:
 
 
 def binding_of(boundary: Boundary, trials: Sequence[ListedTrial], ceilings: Ceilings) -> Binding:
-    """The limiting resource of a boundary point, and the use of all resources at both sides."""
+    """The limiting resource of a boundary point, and the use of all resources at both ends of the
+    bracket.
+    """
     low, over = (_at(boundary, trials, side) for side in (LOWER, UPPER))
     if boundary.loads[1] is None:
         resource = "no overload occurred"

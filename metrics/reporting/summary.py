@@ -1,8 +1,8 @@
 """The answer of a run for programs: the file summary.json, and its JSON Schema.
 
 The schema is generated from `RunSummary`. `python -m metrics.reporting.summary
-docs/reference/summary.schema.json` updates the file with the schema. A test fails if this file is
-out of date.
+docs/reference/summary.schema.json` writes the schema to this JSON file. A test fails if the JSON
+file is out of date.
 """
 
 from __future__ import annotations
@@ -89,8 +89,7 @@ class RunSummary:
 
 
 def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -> str:
-    """The goal of a run with the given name. If no name is given, the result is the run's only
-    goal.
+    """The name of the chosen goal of a run. If `goal` is None, the result is the run's only goal.
 
     Raises:
         ConfigError: the run has no goal with this name, or no name is given and the run has several

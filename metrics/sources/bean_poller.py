@@ -1,8 +1,7 @@
 """Sources that read JMX beans of nodes, over JMX, Jolokia or another protocol.
 
-The base class chooses the beans of a sample, and checks that a node shows the required beans. One
-kind of subclass reads the beans of all nodes at once. The other kind reads the beans of each node
-by one request.
+The base class chooses the beans of a sample, and checks that a node shows the required beans. A
+subclass reads either the beans of all nodes at once, or the beans of each node by one request.
 """
 
 from __future__ import annotations
@@ -123,8 +122,8 @@ def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
 def harmless_arguments(text: str) -> str:
     """The JVM's arguments for memory, garbage collection and compilation, sorted.
 
-    The result has no other arguments. A system property or an agent's options may contain a secret,
-    and a command or a path does not affect the speed.
+    The result omits system properties and the options of agents, because they may contain secrets.
+    The result also omits commands and paths, because they do not affect the speed of a broker.
     """
     given = (word.strip("[], ") for word in text.split(", "))
     return " ".join(sorted({word for word in given if _HARMLESS.fullmatch(word)}))
@@ -232,7 +231,7 @@ class BeanSource(ABC, Generic[Address]):
 
     @abstractmethod
     def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
-        """Set the readings of each node for all later answers."""
+        """Set which readings all later answers of each node contain."""
 
     @abstractmethod
     def _answers(self, deadline_s: float) -> Sequence[BeanAnswer]:

@@ -1,12 +1,13 @@
 """Assignment of the series on an exporter's page to readings, by the names of beans that the
 series' names contain.
 
-The rules of an exporter choose upper or lower case for a series' name, the separators, and the last
-word of the name (`Count`, `_count`, `_total` or none). The rules also choose which keys of the bean
-are in the name and which are labels. Only the order is the same under all rules: the domain, the
-type, the name, other keys, and the attribute. So two names count as equal if they differ only in
-case and separators. The last word of a name may show the meaning of the number. The word `_total`
-does not show the meaning: some rules use the word for counts, and others for rates.
+The rules of an exporter choose three properties of a series' name: the case of the letters, the
+separators, and the last word (`Count`, `_count`, `_total` or none). The rules also choose which
+keys of the bean are in the series' name and which are labels. The order of the parts is the same
+under all rules: the domain, the type, the name, other keys, and the attribute. So two names count
+as equal if they differ only in case and separators. The last word of a series' name may show the
+meaning of the series' number. The word `_total` does not show the meaning, because some rules use
+`_total` for counts, and others for rates.
 """
 
 from __future__ import annotations
@@ -59,23 +60,24 @@ _ENDS = {
     "total": Meaning.UNCERTAIN,
     "value": Meaning.UNCERTAIN,
 }
-"""Last word of a name → meaning, for beans with several attributes."""
+"""Last word of a series' name → meaning of the series' number, for beans with several
+attributes."""
 _OBJECT_NAME = "objectname"
-"""The label `_objectname`. Release 1 of the exporter uses it to distinguish series to which rules
-give the same name. The value of the label ends in the attribute."""
+"""The label `_objectname`, which release 1 of the exporter adds if its rules give several series
+one name. The end of the label's value is the name of the bean's attribute."""
 _OF_HISTOGRAMS = frozenset({Meaning.MEAN, Meaning.SUM})
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A series that may be a reading.
+    """A series on an exporter's page that may show the number of a reading.
 
     Attributes:
-        reading: name of the reading, without the text that `*` matched. meaning: meaning of the
-            number, according to the series' name.
+        reading: name of the reading, without the text that `*` matched.
+        meaning: meaning of the series' number, according to the series' name.
         selector: pattern for the series, with `*` for each part that names one of several beans.
         family: key of the rule that made the series. All series of a family have the same meaning.
-        rank: 0 for the preferred attribute, 1 for its name in earlier releases.
+        rank: 0 for the attribute's current name, 1 for its name in earlier releases.
         is_histogram: whether the bean is a histogram.
     """
 
@@ -204,9 +206,10 @@ def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re
 
 
 def _end(attribute: str) -> str:
-    """A pattern for an attribute at the end of a name, without `total`.
+    """A pattern for the name of a bean's attribute at the end of a series' name.
 
-    Release 1 of the exporter drops `_total` from some names.
+    The pattern lacks the word `total` at the end of the attribute's name, because release 1 of the
+    exporter drops `_total` from the names of some series.
     """
     if attribute == "Value":
         return "(?:value)?"
@@ -214,7 +217,9 @@ def _end(attribute: str) -> str:
 
 
 def _starred(name: str, found: re.Match[str]) -> str:
-    """The name of a series, with `*` for each text that names one of several beans."""
+    """The name of a series, with `*` in place of each part that differs between the beans of one
+    reading, such as the name of a listener.
+    """
     places = [place for place, symbol in enumerate(name) if squeezed(symbol)]
     spans = (found.span(group) for group in range(1, (found.re.groups or 0) + 1))
     ends = found.span("end")
@@ -310,8 +315,8 @@ def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
 
     Args:
         plain: the name, without case and separators.
-        is_typed: whether the type of the bean is a label. If the type is a label, the name may lack
-            the type.
+        is_typed: whether the series has a label `type`. If so, the series' name may lack the type
+            of the bean.
     """
     return tuple(
         bean

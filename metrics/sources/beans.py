@@ -4,8 +4,8 @@ The name of a reading is its key in `BrokerSample.values`, and ends in its unit.
 cumulative since the broker's start, and a window computes their differences. For a histogram, the
 count and the mean are read, because the exact mean of a window follows from these two numbers.
 The attributes `Max`, `*Rate` and the percentiles are never read, because they do not describe one
-window. A bean whose name contains `*` stands for several beans. Each of these beans has a reading
-with the name `name:text matched by *`, for example `network_wait_ns:PLAINTEXT/0`.
+window. An object name with `*` stands for several beans. Each bean that an object name with `*`
+matches has the reading `name:text matched by *`, for example `network_wait_ns:PLAINTEXT/0`.
 
 The catalogue follows Kafka's monitoring documentation from 2.8 to 4.4. KIP-1207 describes the beans
 of the handlers, and KIP-773 describes the names of the selectors' attributes.
@@ -13,18 +13,19 @@ of the handlers, and KIP-773 describes the names of the selectors' attributes.
 Before Kafka 4.2, a process that is both broker and controller has two pools of request handlers,
 but only one meter, `RequestHandlerAvgIdlePercent`. Both pools add their idle time to this meter, so
 the meter shows 2.0 at rest. The broker's idle time is the meter's value minus the controller's idle
-time. The controller's idle time is the elapsed time minus the controller's busy time. The busy time
-is at least 0, and at most the sum of:
+time. The controller's idle time is the elapsed time minus the controller's busy time. The
+controller's busy time is at least 0, and has an upper bound:
 
-- the local time of each kind of request that only a controller answers, and half a millisecond for
-  each of these requests, because Kafka rounds each time to whole milliseconds;
-- `OTHER_REQUEST_MS` for each other request on the controller's listener, such as a fetch of the
-  metadata. If no listener's name contains "control", the fetches of followers are also counted as
-  such requests.
+- For each request of a kind that only a controller answers, the upper bound contains the local
+  time of the request and half a millisecond, because Kafka rounds times to whole milliseconds.
+- For each other request on the controller's listener, such as a fetch of the metadata, the upper
+  bound contains `OTHER_REQUEST_MS`. If no listener's name contains "control", the upper bound
+  contains `OTHER_REQUEST_MS` for each fetch of a follower instead.
 
-The upper bound of the controller's busy time is valid for one handler. With several handlers, the
-share of the time for which the controller's handlers are busy is smaller. So the broker's idle time
-is computed as the middle of its possible range, with half of the bound as its error.
+The upper bound assumes that the controller has only one request handler. If the controller has
+several handlers, their mean busy time is less than the upper bound. The broker's idle time is
+computed as the middle of its possible range. The largest error of the broker's idle time is half of
+the upper bound of the controller's busy time.
 """
 
 from __future__ import annotations
@@ -47,10 +48,12 @@ function `with_own_idle` computes this reading, which has no bean."""
 TICKED_S = "ticked_s"
 TICK_ERROR = "tick_error"
 TICK_EDGE_ERROR = "tick_edge_error"
-"""Prefixes of the further readings of a count that is computed from one-minute rates: the total
-time of the ticks that are in the count [s], the largest error of the count [unit of the count], and
-the largest further error at each edge of a window [unit of the count].
-`metrics.sources.one_minute_rates` computes these readings, which have no bean."""
+"""Prefixes of three readings without a bean, which `metrics.sources.one_minute_rates` computes for
+each count that it derives from a meter's one-minute rates:
+
+- `ticked_s`: total time of the rate's updates (ticks) that are in the count [s];
+- `tick_error`: largest error of the count [unit of the count];
+- `tick_edge_error`: largest error that each edge of a window adds [unit of the count]."""
 NETWORK_WAIT_NS = "network_wait_ns"
 NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
@@ -66,9 +69,9 @@ POLL_MS = "poll_ms"
 has no bean."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
-"""Longest time since the last sample for which the node's JVM did not answer a call [ms]. Only a
-source that calls the node continuously measures this time (`metrics.sources.jmx`). `silent_ms` has
-no bean."""
+"""Longest time for which the node's JVM did not answer a call, of all calls since the last sample
+[ms]. Only a source that calls the node continuously measures `silent_ms` (`metrics.sources.jmx`).
+`silent_ms` has no bean."""
 
 REQUESTS = {
     "produce": "Produce",
@@ -134,8 +137,9 @@ class Reading:
     """One number that a source reads.
 
     Attributes:
-        name: short name; of a reading from a bean with `*`, only the part before the colon.
-        object_name: JMX object name. The value of a key may be `*`.
+        name: short name of the reading. If `object_name` contains `*`, this is only the part of the
+            name before the colon.
+        object_name: JMX object name, in which the value of a key property may be `*`.
         attribute: JMX attribute.
         key: item of a composite attribute, or None.
     """
@@ -152,7 +156,7 @@ class Bean:
 
     Attributes:
         name: short name of the reading.
-        object_name: JMX object name. The value of a key may be `*`.
+        object_name: JMX object name, in which the value of a key property may be `*`.
         kind: kind of the bean's numbers.
         attribute: JMX attribute of a counter or gauge.
         key: item of a composite attribute, or None.
@@ -170,7 +174,8 @@ class Bean:
         """The numbers to read: count and mean of a histogram, or one number of another bean.
 
         If the attribute had another name in earlier releases, the result has two readings with one
-        name. If both readings exist, the last one is preferred.
+        name: first the earlier attribute, then the current attribute. If a node shows two readings
+        with one name, the last reading is preferred.
         """
         if self.kind is Kind.HISTOGRAM:
             return (
@@ -217,8 +222,8 @@ def _request_times() -> list[Bean]:
 
 
 def _shared_handlers() -> list[Bean]:
-    """The beans of requests to the controller. Their values show the controller's part in a meter
-    that broker and controller share.
+    """The beans of requests to the controller, which show the controller's part in the meter that
+    the request handlers of broker and controller share.
     """
     return [
         *(
@@ -295,7 +300,7 @@ def _controller() -> list[Bean]:
 
 QUORUM = "quorum"
 NODE = Reading("version", "kafka.server:type=app-info,id=*", "Version")
-"""The reading of a process's version. The `*` in its bean's name is the node id."""
+"""The reading of a process's Kafka version. The text that `*` matches is the node id."""
 PROBE = (
     NODE,
     Reading(QUORUM, "kafka.server:type=raft-metrics", "current-epoch"),
@@ -325,15 +330,15 @@ FACTS = (
     Reading("memory_bytes", _SYSTEM, "TotalPhysicalMemorySize"),  # its name before Java 14
     Reading("memory_bytes", _SYSTEM, "TotalMemorySize"),
 )
-"""Facts for the comparison of two runs' brokers. They are read once at the start."""
+"""Facts for the comparison of two runs' brokers, which are read once at the start."""
 
 AT_START = (*PROBE, *FACTS, PARTITIONS)
 """All readings that are read once, at the start."""
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
-"""Readings whose beans Kafka registers only at their first use. Before the first use, these
-readings are missing."""
+"""Readings that are missing until Kafka first uses and so registers their beans, for example until
+the first flush of a log."""
 
 
 def parse_version(text: str) -> tuple[int, int]:
@@ -395,7 +400,7 @@ EVERY_BEAN = tuple(bean for version in ("4.2", "4.1") for bean in beans_for(vers
 
 
 ROUNDING_MS = 0.5
-"""Largest error of a request's time [ms]. Kafka rounds the time to whole milliseconds."""
+"""Largest error of a request's time, because Kafka rounds this time to whole milliseconds [ms]."""
 OTHER_REQUEST_MS = 1.0
 """Assumed longest mean time that a handler needs for one fetch of metadata from memory [ms]."""
 UNKNOWN_SHARE = 0.1
@@ -405,14 +410,15 @@ _CONTROLLERS_LISTENER = "control"
 
 
 def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
-    """The readings of a sample, with the computed idle time of the broker's own handlers.
+    """The readings of a sample, with the computed idle time of the broker's request handlers.
 
-    If the values contain no shared meter, they are returned unchanged.
+    If the sample has no meter that the broker's and the controller's handlers share, the readings
+    are returned unchanged.
 
     Args:
         values: readings of the sample.
-        at_s: time of the sample [s since the epoch]. The time replaces the uptime if the values
-            contain no uptime.
+        at_s: time of the sample [s since the epoch], which replaces the uptime if the sample has no
+            uptime.
     """
     found = dict(values)
     shared, uptime_ms = found.get(SHARED_HANDLER_IDLE_NS), found.get(UPTIME_MS, at_s * 1e3)
@@ -430,7 +436,7 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
 
 def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
-    """The readings of a count under a new name, including the count's further readings.
+    """A count under a new name, with the readings of its total time of ticks and of its errors.
 
     Args:
         name: the new name.
@@ -442,8 +448,9 @@ def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str,
 
 
 def controller_share(values: Mapping[str, float]) -> float | None:
-    """The largest possible busy share of the controller's handlers since the start [ratio], or None
-    if the broker's handlers have their own meter.
+    """The largest possible busy share of the controller's handlers since the start [ratio].
+
+    None if the broker's and the controller's handlers share no meter.
     """
     busy_ns, uptime_ms = values.get(CONTROLLER_HANDLER_NS), values.get(UPTIME_MS)
     if busy_ns is None:

@@ -1,8 +1,8 @@
 """A source for clusters without metrics. The source reads the state of the replicas with the Admin
 API.
 
-On such a cluster, the clients' figures and the ISR decide the verdict of a trial. The source does
-not read the request handlers, so it is unknown how close a broker is to its limit.
+On a cluster without metrics, the clients' figures and the ISR decide the verdict of a trial. The
+source does not read the request handlers, so it is unknown how close a broker is to its limit.
 """
 
 from __future__ import annotations

@@ -105,16 +105,16 @@ _UNREADABLE_SHARE = 0.02
 """A page counts as binary data if more than this share of its characters is unreadable [ratio]."""
 
 _OTHERS: tuple[tuple[str, str], ...] = (
-    ("kafka_connect_", "Kafka Connect, not of a broker"),
-    ("kafka_consumer_", "a Kafka client, not of a broker"),
-    ("kafka_producer_", "a Kafka client, not of a broker"),
-    ("kafka_streams_", "Kafka Streams, not of a broker"),
-    ("kafka_schema_registry_", "a schema registry, not of a broker"),
+    ("kafka_connect_", "Kafka Connect, which is not a broker"),
+    ("kafka_consumer_", "a Kafka client, which is not a broker"),
+    ("kafka_producer_", "a Kafka client, which is not a broker"),
+    ("kafka_streams_", "Kafka Streams, which is not a broker"),
+    ("kafka_schema_registry_", "a schema registry, which is not a broker"),
     ("kafka_consumergroup_", "kafka_exporter, which reads offsets over the protocol"),
     ("kafka_topic_partition_", "kafka_exporter, which reads offsets over the protocol"),
     ("kafka_brokers", "kafka_exporter, which reads offsets over the protocol"),
-    ("org_apache_zookeeper", "ZooKeeper, not of a broker"),
-    ("znode_count", "ZooKeeper, not of a broker"),
+    ("org_apache_zookeeper", "ZooKeeper, which is not a broker"),
+    ("znode_count", "ZooKeeper, which is not a broker"),
     ("node_", "node_exporter, which belongs in metrics.host.prometheus"),
     ("windows_", "windows_exporter, which shows the host"),
     ("container_", "cAdvisor, which shows containers"),
@@ -129,7 +129,7 @@ match counts."""
 
 
 def kind_of(text: str) -> str:
-    """A clause about the kind of a page without readings. The clause begins with "the page"."""
+    """A clause about the kind of a page without readings, which begins with "the page"."""
     found = chain(_kinds(text), _owners(text))
     return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 
@@ -167,7 +167,7 @@ def _owners(text: str) -> Iterator[str]:
     names = _names(text)
     for start, whose in _OTHERS:
         if any(name.startswith(start) for name in names):
-            yield f"is that of {whose}"
+            yield f"comes from {whose}"
     if any(name.startswith(("kafka_", "java_lang_")) for name in names):
         yield "shows metrics of Kafka, but none of the request handlers"
     if any(name.startswith("jvm_") for name in names):

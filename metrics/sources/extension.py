@@ -26,8 +26,8 @@ class SourceRequest:
         hosts: broker id → advertised host.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         options: key below `metrics.extension.options` in the cluster's file → its value as text.
-        secret: returns the secret of an option, given the name of the option. The value of such an
-            option is a reference such as `env:NAME`.
+        secret: returns the secret to which an option refers, given the name of the option. The
+            option's value is a reference such as `env:NAME`.
     """
 
     hosts: Mapping[int, str]

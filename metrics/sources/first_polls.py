@@ -3,13 +3,14 @@
 The first polls show how long a poll takes, so the interval between samples can be made long enough.
 The polls also show whether each broker's figures come from this broker's process. Behind a load
 balancer, a translated address or a service of Kubernetes, one process may answer for several
-brokers, or several processes may answer for one broker. The figures show both cases:
+brokers, or several processes may answer for one broker. The first polls show that a broker does not
+have a process of its own:
 
-- Two nodes are one process if no counter of one node exceeds the same counter of the other node in
-  the next poll, and if their constant readings are equal. The counters of two JVMs differ at least
-  by some nanoseconds of waiting time or CPU time.
-- Several processes answer for a node if a counter falls, or if the uptime grows by more than the
-  time between two polls.
+- One process answers for two nodes if their constant readings are equal, and if each counter never
+  falls from a poll of one node to the next poll of the other node. The counters of two JVMs differ
+  at least by some nanoseconds of waiting time or CPU time.
+- Several processes answer for a node if a counter of the node falls between two polls, or if the
+  node's uptime grows by more than the time between two polls.
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ def _readings_of_each(rounds: Sequence[Sequence[BrokerSample]]) -> dict[int, lis
 
 
 def _read(values: Readings) -> Readings:
-    """The readings that the node itself shows, without the readings that this suite computes."""
+    """The readings that come from the node, without the readings that kafka-redline computes."""
     derived = {POLL_MS, SILENT_MS, CONTROLLER_HANDLER_NS}
     # A count that is computed from rates has further readings, such as `ticked_s:COUNT`.
     derived |= {name.partition(":")[2] for name in values}
@@ -176,8 +177,8 @@ MARGIN = 1.25
 _STEP_S = 0.05
 
 _REMEDY = (
-    "set a separate address for each broker in the endpoints of the brokers' metrics in the "
-    "cluster's file"
+    "set a separate address for each broker in jmx.endpoints or metrics.prometheus.endpoints of "
+    "the cluster's file"
 )
 
 
@@ -219,7 +220,7 @@ class FirstPolls:
 
     @property
     def slower(self) -> str:
-        """Noun phrase for the source whose fastest poll takes longer."""
+        """The slower source, judged by its fastest poll: the brokers' hosts or their metrics."""
         is_host = min(self.hosts_s) > min(self.nodes_s)
         return "the brokers' hosts" if is_host else "the brokers' metrics"
 
@@ -236,7 +237,7 @@ def take_first_polls(
 
     Args:
         source: the open source of the brokers' metrics.
-        hosts: the source of the hosts' metrics. This source is polled only if it uses connections.
+        hosts: the source of the hosts' metrics, which is polled only if it is `Reconnecting`.
         clock: monotonic clock [s].
 
     Raises:
@@ -327,8 +328,8 @@ def _rounded_up(duration_s: float) -> float:
 
 
 def slower_sampling(polls: FirstPolls, interval_s: float, least_s: float) -> tuple[str, ...]:
-    """A sentence if the interval between samples must be longer than configured; otherwise an empty
-    tuple.
+    """One sentence if the interval between samples must be longer than configured. The tuple is
+    empty if the configured interval is long enough.
 
     Args:
         polls: the first polls.

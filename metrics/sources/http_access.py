@@ -40,7 +40,7 @@ class CertifiedServer:
     Attributes:
         noun: noun for the server, such as `broker`.
         section: section of the cluster's file with the TLS settings, such as `security`.
-        addresses: key of the cluster's file with the server's addresses.
+        addresses: name of the setting with the server's address, such as `advertised.listeners`.
     """
 
     noun: str
@@ -377,9 +377,8 @@ class HttpAccess:
         cafile: PEM file of the certificates to trust, or None for the system's authorities.
         certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.
         check_hostname: whether the host of the exporter's address must be in the certificate.
-        login: returns the value of the header Authorization, or raises `ConfigError`. Each scrape
-            calls this function, because tokens are renewed. The field is None for exporters without
-            a login.
+        login: returns the value of the header Authorization, or raises `ConfigError`; None for
+            exporters without a login. Each scrape calls `login`, because tokens are renewed.
     """
 
     section: str

@@ -1,4 +1,4 @@
-"""Compilation of Java classes in a JVM with Janino. Spark contains this compiler."""
+"""Compilation of Java classes in a JVM with Janino, a Java compiler that Spark contains."""
 
 from __future__ import annotations
 

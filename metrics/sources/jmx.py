@@ -4,12 +4,12 @@
 source works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
 Spark's driver. The source does not depend on Spark.
 
-A sample has about 80 readings of each broker, and each call through py4j takes one round trip. So
-the Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM. Janino, the compiler
-that Spark uses for its generated code, compiles this class at the start. Janino supports neither
-lambdas nor type inference, so the class does not use them. The brokers are polled in parallel, up
-to a limit. When one broker has answered, the poll of the next broker begins. All polls begin within
-half of the deadline even if no broker answers.
+The Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM, because a sample has
+about 80 readings of each broker, and each call through py4j takes one round trip. Janino, the
+compiler that Spark uses for its generated code, compiles `RedlineJmxPoller` at the start. The class
+uses neither lambdas nor type inference, because Janino does not support them. The brokers are
+polled in parallel, up to a limit. When one broker has answered, the poll of the next broker begins.
+All polls begin within half of the deadline even if no broker answers.
 
 The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
 reading. Lines with the same object name are adjacent. For each broker, `sample` returns a line `#
@@ -19,10 +19,10 @@ name for a bean with `*` is followed by a colon and the text that `*` matched.
 The beans of a broker are read one after the other if all reads together take `READ_NS` or less, for
 example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read its
 beans at the same time, and RMI opens a connection for each call. The number of parallel calls is
-computed from the connection's fastest call. So the number of parallel calls does not rise if a
-broker or the driver becomes slow under load. One call reads all attributes of a bean. `poll_ms` is
-the time between the first and the last call of a sample. So each reading was taken at most half of
-this time before or after the sample's time.
+computed from the connection's fastest call, so that the number does not rise if a broker or the
+driver becomes slow under load. One call reads all attributes of a bean. `poll_ms` is the time
+between the first and the last call of a sample. Each reading was taken at most half of `poll_ms`
+before or after the sample's time.
 
 If a new connection leads to another node than the first connection, for example behind a load
 balancer, the sample has an error.
@@ -36,24 +36,25 @@ itself was paused. So `silent_ms` shows whether the process or the machine of a 
 answer names. The client side also uses the JVM's default TLS context, and does not check the host's
 name. The classes, the TLS context and the check of the host's name cannot be configured for a
 single connection. RMI finds classes by the class loader of its caller or of its thread. So a
-separate class loader, `RedlineJmxGuard`, defines the class of the poller. The poller's threads use
-the same loader. The loader knows Java's own classes, and no class of Spark. The loader replaces
-Java's `SslRMIClientSocketFactory` by a class that trusts the source's certificates and checks the
-host's name.
+separate class loader, `RedlineJmxGuard`, defines the class of the poller. `RedlineJmxGuard` is also
+the class loader of the poller's threads. `RedlineJmxGuard` knows Java's own classes, and no class
+of Spark. `RedlineJmxGuard` replaces Java's `SslRMIClientSocketFactory` by a class that trusts the
+source's certificates and checks the host's name.
 
-The JVM also gets a filter of classes (JEP 290). If the thread's class loader is itself a filter,
-the JVM's filter asks this loader. For threads with any other class loader, the filter leaves the
-decision open. So each source has a separate filter, and the rest of the JVM is not affected. If the
-JVM was started with a filter, the JVM uses only that filter.
+The JVM also gets a deserialization filter (JEP 290), `RedlineJmxFilter`. In a thread of a poller,
+`RedlineJmxFilter` asks the thread's `RedlineJmxGuard` whether a class is allowed. In every other
+thread, `RedlineJmxFilter` neither allows nor rejects a class. So each source has its own rules, and
+the rest of the JVM is not affected. If the JVM was started with a deserialization filter, the JVM
+uses only that filter.
 
-**Without a JVM in the driver.** The program of the package `jmxquery` reads JMX. A filter of
-classes protects this program. The package passes the password to its program as an argument, and
-lists of processes show arguments. The package also cannot pass options to the JVM. Java's launcher
-can read arguments from a file. So this module writes the arguments to a file that only its owner
-can read, and deletes the file after the call. Each poll of a broker starts a JVM, which takes about
-0.35 s and 0.4 core-seconds. So one call reads all beans of a broker, and the interval between
-samples is some seconds. The time of a sample is the end of the call, because the JVM reads the
-values in its last milliseconds.
+**Without a JVM in the driver.** The Java program of the Python package `jmxquery` reads JMX. The
+option `jdk.serialFilter` allows this program only the classes that JMX answers contain. `jmxquery`
+passes the password to its Java program as an argument, which lists of processes show. `jmxquery`
+also cannot pass options to the JVM. But Java's launcher can read arguments from a file. So this
+module writes the arguments to a file that only its owner can read, and deletes the file after the
+call. Each poll of a broker starts a JVM, which takes about 0.35 s and 0.4 core-seconds. So one call
+reads all beans of a broker, and the interval between samples is some seconds. The time of a sample
+is the end of the call, because the JVM reads the values in its last milliseconds.
 """
 
 from __future__ import annotations
@@ -109,8 +110,8 @@ ANSWERS = ";".join(
         "!*",
     )
 )
-"""A pattern for Java's jdk.serialFilter. It allows the classes that JMX answers contain: numbers,
-texts, collections, open types, stubs and errors."""
+"""A pattern for Java's jdk.serialFilter that allows only the classes of JMX answers: numbers,
+texts, collections, open types, RMI stubs and errors."""
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ LOCKS = {
     "-Dcom.sun.management.jmxremote.registry.ssl=true at the broker, or jmx.tls: false",
 }
 """Part of the text of a Java exception → a clause with the reason why JMX refuses access, and with
-the remedy. The first match counts, because the text for a missing password contains two of these
-parts."""
+the remedy. The first key that the text contains counts, because the text of one exception can
+contain several keys."""
 
 _CERTIFICATE = re.compile(
     r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL | re.ASCII
@@ -289,12 +290,12 @@ _OF_JAVA = (
     "HOME", "JAVA_HOME", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "LANG", "LC_ALL", "LC_CTYPE",
     "LD_LIBRARY_PATH", "PATH", "TMPDIR", "TZ",
 )  # fmt: skip
-"""The environment variables that Java reads. All other variables may contain secrets, so they are
-not passed on."""
+"""The environment variables that Java reads, and that are passed on to it. No other environment
+variables are passed on to Java, because they may contain secrets."""
 
 _QUICK_COMPILER = "-XX:TieredStopAtLevel=1"
-"""Option that turns off Java's second compiler. A JVM that runs for one second never uses the code
-of this compiler."""
+"""Option that turns off Java's second compiler (C2), whose code a JVM that runs for only one second
+never uses."""
 
 
 def ask(
@@ -356,7 +357,7 @@ class JmxQuerySource(_JmxSource, BeanPoller[JmxEndpoint]):
         access: login for JMX, or None if JMX needs no login.
 
     Raises:
-        ConfigError: JMX uses TLS, which the program of `jmxquery` does not support.
+        ConfigError: `access` requires TLS, which the Java program of `jmxquery` does not support.
     """
 
     name = "jmxquery"

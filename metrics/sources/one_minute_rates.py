@@ -1,26 +1,35 @@
 """Counts that are computed from the one-minute rates of Kafka's meters.
 
-Some exporters show a meter's one-minute rate, but not its count. Kafka uses the meters of Yammer's
-metrics 2.2. Such a meter updates its rate in a *tick*, every 5 s since the meter was created. A
-tick divides the events since the last tick by 5 s: x = events / 5 s. After the first tick, the
-one-minute rate m is x. Each later tick changes the rate to m' = m + α (x - m), where α is
-1 - e^(-5/60). So two successive rates give the number of events of the tick between them:
+Some exporters show a meter's one-minute rate, but not the meter's count of events. Kafka uses the
+meters of Yammer's metrics 2.2. Such a meter updates its one-minute rate every 5 s since the meter
+was created. This module calls one update a *tick*. The formulas use these symbols:
+
+- n: number of events between two successive ticks;
+- x = n / 5 s: rate of events between two successive ticks;
+- m, m': one-minute rates before and after a tick;
+- α = 1 - e^(-5/60): weight of x in the one-minute rate.
+
+The first tick sets the one-minute rate to x. Each later tick changes the one-minute rate m to
+m' = m + α (x - m). So the one-minute rates m and m' after two successive ticks give the number n of
+events between these ticks:
 
     n = 5 s · (m + (m' - m) / α)
 
-The number of events is a whole number. The computed number of events is exact if the rates have all
-digits of a double.
+The computed n is exact if the one-minute rates have all digits of a double, because n is then
+rounded to a whole number.
 
 - If samples miss a tick, one rate between two known rates is unknown. The unknown rate has bounds,
   because no rate of events is negative, and no thread is idle for more than the whole time. The
-  count is the middle of the possible range, and half of the range is the error of the count.
-- Each rounded rate has an error e. After k ticks, the error of the count is at most
-  5 s · e · (k + 2 / α), because in the second term only the errors of the first and the last rate
-  remain.
+  computed count is the middle of the range of possible counts. Half of this range is the largest
+  error of the computed count.
+- If an exporter rounds the one-minute rates with a rounding error of at most e, the error of the
+  count after k ticks is at most 5 s · e · (k + 2 / α). In the sum of the terms (m' - m) / α, only
+  the rounding errors of the first and the last one-minute rate remain, which are at most 2 e / α.
 
-The count of a reading begins at 0 when the meter's rate is first read, and changes with each tick.
-The count has a separate clock, the reading `ticked_s:READING`, which advances by 5 s with each
-tick. If a rate was always 0, its ticks are invisible, so the count is 0 and has no clock.
+The computed count of a meter begins at 0 when the meter's one-minute rate is first read. Each tick
+adds the events since the previous tick. The reading `ticked_s:READING` is the time that the count
+covers, and grows by 5 s with each tick. Without events, ticks do not change a one-minute rate of 0.
+So a meter whose one-minute rate was always 0 has the count 0, and no reading `ticked_s`.
 
 This module also computes two limits for such counts: the minimum length of a window, and the
 maximum interval between samples.
@@ -46,8 +55,9 @@ SEES_EACH_TICK_S = 4.0
 ALPHA = 1 - math.exp(-5 / 60.0)
 """Weight of the latest tick in the one-minute rate [ratio]."""
 IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
-"""Largest idle share in a tick, of one pool of handlers and of two pools [ratio]. The values exceed
-1 and 2, because a wait of up to 0.3 s counts wholly when the wait ends."""
+"""Largest idle time of handlers between two ticks, as a share of the time [ratio]. The first value
+is for one pool of handlers, and the second value for two pools that share a meter. One idle pool
+can exceed 1, because a handler's wait of up to 0.3 s counts wholly when the wait ends."""
 
 _RATE = f"{ONE_MINUTE_RATE}:"
 _OF_RATES = (_RATE, f"{ROUNDING}:")
@@ -75,22 +85,24 @@ def rounding_of(text: str) -> float:
 
 
 class TickedCount:
-    """The count of a meter's events, from the first reading of the meter's rate to the meter's last
-    tick.
+    """The count of a meter's events, which begins when the meter's one-minute rate is first read.
+
+    The count ends at the last tick, which is an update of the one-minute rate.
 
     Attributes:
-        at_s: time at which the rate was last read [s since the epoch].
-        rate: the rate at that time [unit of the count / s].
-        rounding: smallest rounding error of all rates so far. The smallest error is used, because a
-            rate that ends in zeros appears to have fewer digits than it has.
+        at_s: time at which the one-minute rate was last read [s since the epoch].
+        rate: the one-minute rate that was last read [unit of the count / s].
+        rounding: smallest rounding error of all rates so far [unit of the count / s]. The smallest
+            error is used, because an exporter may omit zeros at the end of a rate.
         earliest_s, latest_s: earliest and latest possible time of the last tick [s since the
             epoch].
         count: number of events [unit of the count].
-        ticked_s: total time of the counted ticks [s].
-        error: largest error of `count` from missed ticks and rounded rates.
-        edge_error: largest further error of `count` at each edge of a window, from rounded rates.
-        has_moved: whether any rate was above 0. The ticks are invisible while the rate is 0, so
-            they count no events.
+        ticked_s: total time between the counted ticks [s].
+        error: largest error of `count` from missed ticks and rounded rates [unit of the count].
+        edge_error: largest error that rounded rates add at each edge of a window, in addition to
+            `error` [unit of the count].
+        has_moved: whether any rate was above 0. While the rate is 0, ticks do not change the rate,
+            so the number of ticks is unknown.
     """
 
     def __init__(self, at_s: float, rate: float, rounding: float) -> None:
@@ -163,7 +175,13 @@ class TickedCount:
         return found
 
     def _keep_rate(self, at_s: float, ticks: int, *, is_shown: bool) -> None:
-        """Add a reading with an unchanged rate. There was no tick, or the ticks were invisible."""
+        """Add a reading with an unchanged rate.
+
+        Args:
+            at_s: time of the reading [s since the epoch].
+            ticks: minimum number of ticks since the last reading; ignored if `is_shown` is true.
+            is_shown: whether a tick would have changed the rate, so that there was no tick.
+        """
         self.at_s = at_s
         if is_shown:  # there was no tick since the last reading
             self.earliest_s = max(self.earliest_s, at_s - TICK_S - _SLACK_S)
@@ -226,15 +244,15 @@ def _range(
     """The lowest and the highest possible number of events of several successive ticks.
 
     Args:
-        before: the rate before these ticks.
-        after: the rate after these ticks.
-        ticks: number of these ticks.
+        before: the one-minute rate before the first tick.
+        after: the one-minute rate after the last tick.
+        ticks: number of successive ticks.
         most: highest possible rate of events in a tick.
-        rounding: rounding error of the rates.
+        rounding: rounding error of the one-minute rates.
 
     Returns:
-        The lowest and the highest number, or None if this number of ticks cannot lead from one rate
-        to the other.
+        (lowest number of events, highest number of events), or None if `ticks` ticks cannot change
+        the one-minute rate from `before` to `after`.
     """
     events = _events(before, after)
     spare = 2 * _edge_error(max(before, after), rounding)
@@ -264,16 +282,16 @@ class RateCounts:
     def counted(
         self, values: Mapping[str, float], at_s: float, idle_most: float = SHARED_IDLE_MOST
     ) -> dict[str, float]:
-        """The readings of a page, with counts in place of one-minute rates.
+        """The readings of an exporter's page, with counts in place of one-minute rates.
 
         If the page also shows a meter's count, the result contains the shown count. After a restart
         of the node, all counts begin at 0 again.
 
         Args:
-            values: readings of the page. If no reading is a one-minute rate, the readings are
-                returned unchanged.
-            at_s: time of the page [s since the epoch].
-            idle_most: largest idle share of the handlers in a tick [ratio].
+            values: readings of the exporter's page. If no reading is a one-minute rate, the
+                readings are returned unchanged.
+            at_s: time at which the exporter's page was read [s since the epoch].
+            idle_most: largest idle share of the handlers between two ticks [ratio].
         """
         found = {name: each for name, each in values.items() if not name.startswith(_OF_RATES)}
         if len(found) == len(values):
@@ -298,11 +316,11 @@ class RateCounts:
 
 @dataclass(frozen=True)
 class Ticks:
-    """The ticks of a count that lie wholly in a span of time.
+    """The update intervals of a one-minute rate that lie wholly in a span of time.
 
     Attributes:
-        duration_s: time of these ticks [s], or 0 if there is none.
-        events: increase of the count in these ticks, or None if it is unknown.
+        duration_s: total length of the update intervals [s], or 0 if there is none.
+        events: increase of the count in the update intervals, or None if the increase is unknown.
         error: largest error of `events` [unit of the count].
     """
 
@@ -312,17 +330,18 @@ class Ticks:
 
 
 def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
-    """The whole ticks of a count, from the first sample after a tick to the last sample.
+    """The update intervals (ticks) of a one-minute rate that lie wholly between samples.
 
-    If there are only two samples, all ticks between them count, although the first of these ticks
-    began before the first sample.
+    The first update interval begins with a tick after the first sample, and the last update
+    interval ends before the last sample. If there are only two samples, all ticks between the
+    samples count, although the first update interval began before the first sample.
 
     Args:
         samples: samples of one broker by time.
         name: name of the count.
 
     Returns:
-        The ticks, or None if the count is not computed from one-minute rates.
+        The update intervals, or None if the count is not computed from one-minute rates.
     """
     clock = f"{TICKED_S}:{name}"
     if clock not in samples[-1].values:
@@ -431,6 +450,6 @@ def rate_caveats(nodes: Mapping[int, NodeInfo], interval_s: float) -> Iterator[s
         yield (
             f"a sample takes up to {poll_s:.2f} s of a broker's CPU time, and one-minute rates "
             f"need a sample every {SEES_EACH_TICK_S:g} s, so the measured limit is slightly too "
-            f"low; limit the exporters to the beans that are read (includeObjectNames), or "
-            f"configure them to show the Count of the meters and sample less often"
+            f"low; limit the exporters to the beans that are read (includeObjectNames); or let "
+            f"them show the Count of the meters, and raise workload.trial.sample_interval_s"
         )

@@ -36,8 +36,8 @@ _COMBINED = frozenset({Role.BROKER, Role.CONTROLLER})
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
-"""Names of the facts that the labels of the JVM's series show. The names have the order of the
-labels in the rule sets."""
+"""Names of the JVM's properties in the facts about a node, in the order in which the rule sets list
+the labels of the reading `java`."""
 
 
 class PrometheusSource:
@@ -50,7 +50,7 @@ class PrometheusSource:
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         clock: wall clock [s since the epoch].
         access: login and certificates for the exporters.
-        pause: waits between two polls of a page [s].
+        pause: function that waits for a number of seconds between two polls of a page.
 
     Raises:
         ConfigError: a file of `access` cannot be used.
@@ -58,8 +58,8 @@ class PrometheusSource:
 
     name = "prometheus"
     remedy: ClassVar[str] = (
-        ". Start it with the Prometheus JMX exporter on that port, open the port to this machine, "
-        "or correct metrics.prometheus of the cluster's file"
+        ". Start the broker with the Prometheus JMX exporter on this port, open the port to this "
+        "machine, or correct metrics.prometheus of the cluster's file"
     )
     correction: ClassVar[str] = "correct metrics.prometheus.endpoints"
 
@@ -99,7 +99,8 @@ class PrometheusSource:
         return exporter.node_id, self._node(exporter, scrape, found or Choices())
 
     def _find_rules(self, exporter: Exporter) -> Choices:
-        """Choose the series of the readings on a page for all later scrapes.
+        """Choose a series on the exporter's page for each reading. All later scrapes read the
+        chosen series.
 
         Raises:
             ConfigError: the page does not belong to a broker.

@@ -34,23 +34,25 @@ from metrics.sources.beans import (
 from metrics.sources.exposition import Labels, parse_series
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
-"""Idle time of the broker's own request handlers. Kafka 4.2 and later show it (KIP-1207)."""
+"""Idle time of a broker's request handlers without a controller's request handlers, which Kafka 4.2
+and later show (KIP-1207)."""
 ACTIVE_CONTROLLER = "active_controller"
-"""A gauge that controllers show. Brokers of a cluster with ZooKeeper also show it."""
+"""A gauge that controllers show, and that the brokers of a cluster with ZooKeeper also show."""
 NODE_ID = "node_id"
-"""A reading such as `node_id:3`. It can come from any series with the node id as a label."""
+"""A reading such as `node_id:3`, which can come from any series with the node id as a label."""
 JAVA = "java"
-"""A reading such as `java:OpenJDK/Debian/17`. It can come from any series with the JVM's name,
+"""A reading such as `java:OpenJDK/Debian/17`, which can come from any series with the JVM's name,
 vendor and version as labels."""
 NODE_SERIES = (ACTIVE_CONTROLLER, NODE_ID, JAVA)
-"""Readings that identify the node. They are read once."""
+"""Readings that identify a node, and that are not part of a sample."""
 
 _TOTAL = "_total"
 _SUM = "_sum"
 _ANY = "__any"  # replaces `*`, which is not allowed in the name of a series
 _OF_REPLICAS = ("leader_partitions", "under_replicated_partitions", "isr_shrinks", "isr_expands")
 _SERIES_MAX = 200_000
-"""Highest number of series in the cache. Each new topic adds some series to the cache."""
+"""Highest number of series whose match a rule set keeps in its cache. Each new topic adds some
+series to the cache of the rule set."""
 _NAMES = dict.fromkeys(reading.name for reading in readings_of(EVERY_BEAN))
 READINGS = (*(name for name in _NAMES if name != SHARED_HANDLER_IDLE_NS), BROKER_HANDLER_IDLE_NS)
 """The readings to which a rule set may assign series."""
@@ -63,7 +65,8 @@ METERS = frozenset(
 """Readings that are the count of a meter. If a page does not show a meter's count, the meter's
 one-minute rate can be read instead."""
 IDLE_METERS = frozenset({HANDLER_IDLE_NS, BROKER_HANDLER_IDLE_NS})
-"""Meters that count idle time. The rate of such a meter is the idle share of the time."""
+"""Meters that count idle time. The one-minute rate of a meter of idle time is the share of the time
+in which threads are idle."""
 ONE_MINUTE_RATE = "one_minute_rate"
 ROUNDING = "rounding"
 """Prefixes of readings on a page. `one_minute_rate:bytes_in` is the rate [unit of the count / s].
@@ -78,12 +81,14 @@ class Selector:
     Attributes:
         name, labels: name and labels of the series. `*` matches any text.
         factor: factor that converts the number of the series to the unit of the reading.
-        is_start_time: True if the number is the start time of the process [s since the epoch], and
-            the reading is the time since then [ms].
-        has_total: True if the selector's name ends in `_total`. Of two series that differ only in
-            this suffix, the series with the selector's ending is preferred.
-        is_exact: True if the suffix `_total` of a matched series must agree with `has_total`.
-        is_rate: True if the number is a meter's one-minute rate.
+        is_start_time: True if the series' number is the start time of the process [s since the
+            epoch], and the reading is the time since this start [ms].
+        has_total: True if the selector's name ended in `_total` in the rule set. If two series
+            differ only in the suffix `_total`, the series that agrees with `has_total` is
+            preferred.
+        is_exact: True if the whole name of a series, with its suffix `_total`, must match `name`.
+            False if a suffix `_total` of the series is ignored.
+        is_rate: True if the series' number is a meter's one-minute rate.
     """
 
     name: str
@@ -137,12 +142,12 @@ class Selector:
 
 @dataclass(frozen=True)
 class Match:
-    """The reading of a series.
+    """The assignment of a series to a reading by a selector.
 
     Attributes:
         reading: name of the reading, with the text that `*` matched.
-        rank: rank of the match. 0 is the preferred rank.
-        selector: the selector that matched.
+        rank: order of preference among the matches of one reading; 0 for the preferred match.
+        selector: the selector that matched the series.
     """
 
     reading: str
@@ -151,8 +156,8 @@ class Match:
 
 
 RANKS_EACH = 2
-"""Number of ranks for the matches of one selector: one rank if series and selector agree in the
-suffix `_total`, and one rank if they differ."""
+"""Number of ranks for the matches of one selector. The better rank is for a series that agrees with
+the selector in the suffix `_total`. The worse rank is for a series that differs in this suffix."""
 _Candidate = tuple[str, int, Selector]
 """Tuples of the name of a reading, the rank of one of its selectors, and this selector."""
 
@@ -201,7 +206,9 @@ class RuleSet:
 
     @cached_property
     def _match(self) -> Callable[[str], Match | None]:
-        """A cached function: series → its match. Many brokers show the same series."""
+        """A function: series → its match. The function has a cache, because many brokers show the
+        same series.
+        """
 
         def find(series: str) -> Match | None:
             parsed = parse_series(series)
@@ -220,8 +227,8 @@ class RuleSet:
 
     @cached_property
     def _by_name(self) -> dict[str, list[_Candidate]]:
-        """An index: name of a series → selectors for this name. Exporters may show 10,000 series,
-        so the index is needed.
+        """An index: name of a series → selectors for this name. The index is needed because an
+        exporter may show 10,000 series.
         """
         return {_ANY: []} | grouped(
             (_ANY if "*" in selector.name else selector.name, (reading, rank, selector))
@@ -236,8 +243,8 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
     Args:
         name: name of the file, for messages.
         data: reading → entry or list of entries. An entry is a selector, or a map with `series` and
-            with `factor`, `start_time` or `one_minute_rate`. The first entry of a list is
-            preferred.
+            with `factor`, `start_time` or `one_minute_rate`. If a reading has a list of entries,
+            the first entry is preferred.
 
     Raises:
         ConfigError: the name of a reading is unknown, or a selector is malformed.
@@ -277,8 +284,8 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
     are_flags = isinstance(is_start_time, bool) and isinstance(is_rate, bool)
     if parsed is None or not is_number or not are_flags:
         raise ConfigError(
-            f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number '
-            f"as factor, true or false as start_time and one_minute_rate; correct the entry"
+            f'{where} is {given!r}; expected a series such as name{{label="value"}}, a number for '
+            f"factor, and true or false for start_time and for one_minute_rate; correct the entry"
         )
     if is_rate and reading not in METERS:
         raise ConfigError(
@@ -297,8 +304,9 @@ def _selector(where: str, given: Any, reading: str) -> Selector:
 def as_rate(selector: Selector, reading: str) -> Selector:
     """A selector for the series with a meter's one-minute rate.
 
-    Args: selector: pattern for the series, with a factor that converts the number to a rate [1/s]
-    or to an idle share [ratio].
+    Args:
+        selector: pattern for the series, with a factor that converts the series' number to a rate
+            [1/s] or to an idle share [ratio].
         reading: name of the meter's count.
     """
     unit = 1e9 if reading in IDLE_METERS else 1.0
@@ -317,9 +325,10 @@ def missing_readings(
 def roles_of(values: Mapping[str, float]) -> frozenset[Role]:
     """The roles of a process, from its readings.
 
-    Only brokers show replicas. A process that shows `active_controller` is a controller. The only
-    exception is a broker that does not show the epoch of a KRaft quorum, because brokers with
-    ZooKeeper also show `active_controller`.
+    A process that shows replicas is a broker. A process without replicas that shows
+    `active_controller` is only a controller. A broker with ZooKeeper also shows
+    `active_controller`, so a broker counts as a controller only if it shows both
+    `active_controller` and the epoch of a KRaft quorum.
     """
     is_broker = any(each in values for each in _OF_REPLICAS) or ACTIVE_CONTROLLER not in values
     is_controller = ACTIVE_CONTROLLER in values and (not is_broker or CONTROLLER_EPOCH in values)
@@ -347,7 +356,13 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
 
 
 def _renamed(values: Mapping[str, float], name: str, new: str) -> dict[str, float]:
-    """The readings, with a new name for a count and for the count's further readings."""
+    """The readings, in which a count and the readings of its ticks and errors have a new name.
+
+    Args:
+        values: all readings.
+        name: current name of the count.
+        new: new name of the count.
+    """
     kept = {key: value for key, value in values.items() if key.split(":")[-1] not in {name, new}}
     return kept | count_as(new, values, name)
 

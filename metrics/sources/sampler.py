@@ -37,8 +37,8 @@ class Sampler(Generic[Sample]):
         interval_s: intended time between two samples [s].
         clock: wall clock [s since the epoch].
         wait: waits for a number of seconds, and returns True if the sampler was stopped during the
-            wait. The default waits for the sampler's own event.
-        max_samples: highest number of samples to keep. More samples are an error.
+            wait. By default, the sampler's thread waits until the time is over or `stop` is called.
+        max_samples: highest number of kept samples; the sampler fails if it keeps more samples.
 
     Raises:
         ValueError: `interval_s` is not above 0.
@@ -73,7 +73,7 @@ class Sampler(Generic[Sample]):
         return self
 
     def samples_taken(self) -> list[Sample]:
-        """A copy of the samples so far. Guards and progress displays use this copy.
+        """A copy of the samples so far, for guards and progress displays.
 
         Raises:
             BaseException: the error that stopped the thread.

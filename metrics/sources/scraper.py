@@ -79,7 +79,7 @@ class _Layout:
         number.
 
         Raises:
-            LookupError: the page has another layout.
+            LookupError: the lines of the page are not the lines of this layout.
         """
         if len(lines) != self.lines:
             raise LookupError
@@ -108,8 +108,8 @@ class Exporter(Protocol):
         """Set the rules for all later scrapes."""
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """The readings of the rules. Later scrapes may request only the series of these
-        readings.
+        """Scrape the series that the rules assign to readings. Later scrapes may request only the
+        series that this scrape found.
         """
 
 
@@ -119,7 +119,7 @@ class Scraper:
     Args:
         endpoint: address of the exporter.
         access: login and certificates for the exporter.
-        rules: readings of the exporter's series.
+        rules: rule set that assigns the exporter's series to readings.
         clock: wall clock [s since the epoch].
 
     Raises:
@@ -163,7 +163,7 @@ class Scraper:
         self._layout = _Layout(0, ())
 
     def poll(self, timeout_s: float) -> Poll:
-        """The page, for the arguments and with the errors that `scrape` describes."""
+        """The exporter's page. `scrape` describes the arguments and the errors."""
         began_s = self._clock()
         answer = self._access.request(self._client, self._path, _HEADERS, timeout_s)
         took_s = self._clock() - began_s
@@ -227,9 +227,9 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
     """Reading → its value, from the preferred selector whose series has a number.
 
     The result lacks a reading that the page shows twice with different numbers. Some readings
-    consist of several series, such as one series for each garbage collector. All series of one
-    reading come from one selector, because two selectors may show the same parts under different
-    names.
+    consist of several series, such as one series for each garbage collector. All series of such a
+    reading come from one selector, because two selectors may match series that show one garbage
+    collector under different names.
     """
     found: dict[str, float] = {}
     ranks: dict[str, int] = {}
@@ -258,11 +258,11 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
 
 
 def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
-    """The parts of readings that do not count, because a preferred selector also shows parts of the
-    same reading.
+    """The names such as `gc_ms:G1` to ignore, because a preferred selector also matches series of
+    the reading `gc_ms`.
 
     Args:
-        ranks: reading, with the text that `*` matched → rank of its match.
+        ranks: name such as `gc_ms:G1`, with the text that `*` matched → rank of the match.
     """
     lesser = [each for each, rank in ranks.items() if rank >= RANKS_EACH and ":" in each]
     if not lesser:
@@ -277,8 +277,8 @@ def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
 
 
 SCRAPES_IN_PARALLEL = 32
-"""Highest number of exporters that are scraped at the same time. A higher number would not be
-faster, because Python parses one answer after the other."""
+"""Highest number of exporters that are scraped at the same time. More parallel scrapes would not
+save time, because Python parses one answer after the other."""
 
 Probed = TypeVar("Probed")
 
@@ -340,8 +340,10 @@ class Scrapers:
     def _begin(
         self, work: Callable[[Scraper], Probed], scrapers: Iterable[Scraper], deadline_s: float
     ) -> Iterator[tuple[Scraper, Future[Probed]]]:
-        """Begin the work of each scraper when a place is free, and yield the scraper with its
-        work.
+        """Begin the work of each scraper, and yield the scraper with its work.
+
+        If `SCRAPES_IN_PARALLEL` works run, the next work begins when one of them ends, or after a
+        wait of half of the deadline divided by the number of scrapers.
         """
         if self._threads is None:
             raise RuntimeError("the source is not open")

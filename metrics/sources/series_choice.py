@@ -3,18 +3,21 @@
 The name of a series does not always show the meaning of its number. For example, Confluent's rules
 name the count of the request handlers' meter `…avgidlepercent`, and its one-minute rate
 `…avgidlepercent_total`. If the name does not show the meaning, the numbers of successive polls
-decide:
+show whether a series is a count or a rate:
 
-- The count of a meter is a whole number that never falls. A rate has a fraction.
-- The count of the handlers' idle time is large, and grows by at most `IDLE_GROWTH_MAX` ns per ns.
-  The rate of the idle time is at most `IDLE_GROWTH_MAX`.
-- A one-minute rate stays the same for 5 s, and its next value gives a whole number of events
-  (`metrics.sources.one_minute_rates`). No other average does so. A meter's rate is read only if the
-  page does not show the meter's count.
+- A series is the count of a meter if its number is whole and never falls. A number with a fraction
+  is a rate.
+- A series is the count of the handlers' idle time if its number is above `IDLE_GROWTH_MAX` and
+  grows by at most `IDLE_GROWTH_MAX` ns per ns. A number up to `IDLE_GROWTH_MAX` is the rate of the
+  idle time.
+- A series is a one-minute rate if its number stays the same for 5 s, and if the next number gives a
+  whole number of events (`metrics.sources.one_minute_rates`). Other averages, such as a five-minute
+  rate, do not give a whole number of events. A meter's rate is read only if the page does not show
+  the meter's count.
 
 All series that one rule of the exporter made have the same meaning. So a series of known meaning
 shows the meaning of all series of its rule. A series of unknown meaning is chosen only if it is the
-only series for its reading. The load of the warm-up shows whether the choice is correct.
+only series for its reading. The load of the warm-up shows whether the chosen series are counts.
 """
 
 from __future__ import annotations
@@ -43,22 +46,22 @@ from metrics.sources.rules import (
 )
 
 AUTO = "auto"
-"""The name of a rule set that is found on the page itself."""
+"""The name of a rule set that is derived from an exporter's page, and not read from a file."""
 SECOND_POLL_S = 1.0
 """Time between two polls if one poll does not show the meaning of a series [s]."""
 TICKS_SEEN_S = 3 * TICK_S + 2.0
-"""Total time of the polls after which a meter has certainly had two ticks after its first tick,
-even on a broker that has just started [s]."""
+"""Time from the first to the last poll in which each meter certainly updates its one-minute rate at
+least three times, even on a broker that has just started [s]."""
 POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
-"""Largest one-minute rate of the idle time [ratio]. The rate is 2 at rest if a controller shares
-the meter."""
+"""Largest one-minute rate of the request handlers' idle time [ratio]. At rest, the one-minute rate
+of the idle time is 2 if the handlers of broker and controller share one meter."""
 _PHASES_APART = 0.05
 """Largest accepted difference between the counts of a request's phases [ratio]. The counts are read
 one after the other."""
 _POLL_EDGE_S = 0.6
-"""Longest idle time that both edges of an interval together add to a count [s]. A handler waits for
-up to 0.3 s."""
+"""Largest error of the handlers' idle time between two polls, if a count shows the idle time [s].
+Each poll adds up to 0.3 s, because a handler's wait of up to 0.3 s is counted only when it ends."""
 _POLLS_APART_S = TICK_S - 0.5
 """Longest time between two polls with at most one tick between them [s]."""
 _NAMED_RATES = ("oneminuterate", "oneminuteratetotal")
@@ -68,7 +71,8 @@ _NO_TOTAL = frozenset(
     {"topic", "partition", "clientid", "client", "user", "listener", "networkprocessor", "request"}
     | {"name", "type", "id", "quantile", "version", "error", "delayedoperation", "processor"}
 )
-"""Labels that name a part of a broker. A series with such a label shows only this part."""
+"""Labels that name a part of a broker. A series with one of these labels, such as `topic`, shows
+only the numbers of one part."""
 
 _NOT_COMPARED = frozenset({JAVA, *FROM_FIRST_USE})
 """Readings that may be missing: an exporter's page may not contain their series, or may contain the
@@ -79,8 +83,9 @@ _FLUSH_WORDS = (
     ("RequestMetrics", "LogFlushStats"),
     ("LocalTimeMs", "LogFlushRateAndTimeMs"),
 )
-"""Pairs of words that change the name of the bean of local times into the name of the bean of log
-flushes: (word to replace, new word). Each word is also tried in lower case."""
+"""Pairs (word to replace, new word). The replacements turn the name of a series with local times of
+requests into the name of the series with times of log flushes. Each word is also tried in lower
+case."""
 
 _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     {
@@ -102,15 +107,15 @@ _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     },
     AUTO,
 )
-"""Series of the JVM that the exporter itself adds. They are read if the page shows no bean for a
-reading."""
+"""Series of the JVM that the exporter itself adds. A series of the JVM is read if the page shows no
+bean for its reading."""
 _BUILD, _STANDALONE = "jmx_exporter_build_info", re.compile('name="[^"]*(?:httpserver|standalone)"')
 """Two facts about exporters: the series that names the kind of an exporter, and the kinds that run
 outside the broker's JVM."""
 
 
 class Behavior(str, Enum):
-    """Whether the numbers of a series are a count."""
+    """Whether a series is a cumulative count, judged by its numbers in successive polls."""
 
     COUNT = "count"
     NO_COUNT = "no count"
@@ -128,11 +133,11 @@ class _Evidence(str, Enum):
 
 @dataclass(frozen=True)
 class Refusal:
-    """A reading without a chosen series, although the page shows series for it.
+    """A reading for which no series was chosen, although a page has series for this reading.
 
     Attributes:
         reading: name of the reading.
-        series: the series on the page.
+        series: the series on the page that may show the reading.
         why: clause with the reason.
     """
 
@@ -153,7 +158,7 @@ class Choices:
     Attributes:
         selectors: reading → its chosen series.
         preferred: one clause for each choice between several series.
-        refused: readings without a chosen series, although the page shows series for them.
+        refused: readings for which no series was chosen, although the page has series for them.
         needs_poll: whether one more poll can improve the choice.
     """
 
@@ -200,7 +205,8 @@ class _Group:
         times_s: time of each poll [s].
         printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: whether the numbers of all groups that the same rule made are counts.
+        shows: whether the group's series are cumulative counts. If the name does not show this, the
+            numbers of all groups that one rule of the exporter made decide together.
     """
 
     candidate: Candidate
@@ -230,7 +236,7 @@ class _Group:
         return any(all(map(math.isfinite, each)) for each in self.numbers)
 
     def behavior(self) -> Behavior:
-        """Whether the group's own numbers are a count."""
+        """Whether the group's series are cumulative counts, judged only by their numbers."""
         seconds = self.times_s[-1] - self.times_s[0]
         return _joint(
             idle_behavior(known, seconds) if self.reading in IDLE_METERS else count_behavior(known)
@@ -247,13 +253,15 @@ class _Group:
 
     @property
     def rate(self) -> Selector:
-        """The selector for the one-minute rate. An idle share may be a percentage."""
+        """The selector for the one-minute rate. If the page shows an idle share as a percentage,
+        the selector's factor converts the percentage to a ratio.
+        """
         is_percent = self.reading in IDLE_METERS and max(self.numbers[0]) > IDLE_GROWTH_MAX
         factor = _PERCENT if is_percent else 1.0
         return as_rate(replace(self.candidate.selector, factor=factor), self.reading)
 
     def evidence(self) -> _Evidence:
-        """Whether the group is a one-minute rate."""
+        """The evidence that the group's series is a one-minute rate, or that it is not."""
         numbers, is_idle = self.numbers[0], self.reading in IDLE_METERS
         if min(numbers) < 0 or (is_idle and max(numbers) * _PERCENT > IDLE_GROWTH_MAX):
             return _Evidence.OTHER
@@ -272,8 +280,9 @@ class _Group:
     def _whole_ticks(self) -> Iterator[bool]:
         """For each change of the number, whether a one-minute rate can change in this way.
 
-        Changes from 0 do not count, because the meter's first tick may have set the rate. A rounded
-        number shows nothing.
+        Changes from 0 do not count, because the meter's first tick may have set the rate. The
+        result is empty if the page rounds the number, because the number of events cannot be
+        computed from a rounded rate.
         """
         numbers, unit = self.numbers[0], self.rate.factor
         rounding = min(map(rounding_of, self.printed[0])) * unit
@@ -285,7 +294,7 @@ class _Group:
 
 
 def count_behavior(numbers: Sequence[float]) -> Behavior:
-    """Whether the numbers of a meter in successive polls are a count."""
+    """Whether a meter's series is a cumulative count, judged by its numbers in successive polls."""
     if any(number < 0 or not number.is_integer() for number in numbers):
         return Behavior.NO_COUNT
     if any(later < earlier for earlier, later in pairwise(numbers)):
@@ -294,10 +303,10 @@ def count_behavior(numbers: Sequence[float]) -> Behavior:
 
 
 def idle_behavior(numbers: Sequence[float], seconds: float) -> Behavior:
-    """Whether the numbers of the request handlers' meter in successive polls are a count.
+    """Whether a series of the request handlers' meter is a cumulative count of idle time.
 
     Args:
-        numbers: the number of each poll.
+        numbers: the number of the series in each poll.
         seconds: time between the first and the last poll [s], or 0 for one poll.
     """
     first, last = numbers[0], numbers[-1]
@@ -314,7 +323,7 @@ def choose(polls: Sequence[Poll]) -> Choices:
     """Choose a series for each reading.
 
     Args:
-        polls: polls of a page, the earliest first.
+        polls: successive answers of one exporter, the earliest first.
     """
     groups = _groups(polls)
     chosen: dict[str, tuple[Selector, ...]] = {}
@@ -373,10 +382,10 @@ def _choice(shown: Sequence[_Group]) -> tuple[_Group | None, str]:
     if certain:
         best = min(each.candidate.rank for each in certain)
         preferred = [each for each in certain if each.candidate.rank == best]
-        return _only(shown, preferred, "its name shows its meaning")
+        return _only(shown, preferred, "the chosen name shows what the number means")
     for behavior, reason in (
-        (Behavior.COUNT, "its numbers are a count"),
-        (Behavior.UNKNOWN, "the other is not a count"),
+        (Behavior.COUNT, "the numbers of the chosen series grow like a count"),
+        (Behavior.UNKNOWN, "only the chosen series can be a count"),
     ):
         if alike := [each for each in shown if _is_uncertain(each) and each.shows is behavior]:
             return _only(shown, alike, reason)
@@ -410,8 +419,8 @@ def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], b
     """Two results: meter → selector of the meter's one-minute rate, and whether one more poll may
     find more rates.
 
-    A series whose number is 0 has the same meaning as the page's other series with the same last
-    word in the name.
+    If the number of a series is 0, the last word of its name decides: the series is a one-minute
+    rate if the page's other series with this last word are one-minute rates.
     """
     shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
     ends = {each.end for each, found in shown if found is _Evidence.RATE}
@@ -438,10 +447,10 @@ def _joint(behaviors: Iterable[Behavior]) -> Behavior:
 
 
 def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
-    """The meaning `NO_COUNT` if the numbers of histograms cannot be counts of requests.
+    """Yield `NO_COUNT` if the numbers of histograms cannot be counts of requests.
 
-    The longest time of a request is also a whole number that never falls. But the counts of all
-    phases of a request are equal, while the times of the phases differ.
+    The longest time of a request is a whole number that never falls, and so looks like a count. But
+    the counts of all phases of a request are equal, while the longest times of the phases differ.
     """
     if not groups[0].candidate.is_histogram:
         return
@@ -504,8 +513,9 @@ def _of_first_use(
     reading: str, chosen: Mapping[str, tuple[Selector, ...]]
 ) -> dict[str, tuple[Selector, ...]]:
     """Reading → assumed name of the series for a bean that Kafka registers only at its first use.
-    The assumed name is derived from the name of the series with local times. The result is empty if
-    the page already shows the bean, or shows no local times.
+    The assumed name is derived from the name of the series with the local times of produce
+    requests. The result is empty if `chosen` already has the reading, or has no local times of
+    produce requests.
     """
     model = chosen.get(f"produce_local_ms_{reading.rpartition('_')[2]}")
     if reading in chosen or model is None:
@@ -520,7 +530,9 @@ def _of_first_use(
 
 
 def _as_other_bean(text: str) -> str:
-    """A series' name or label, changed from the bean of local times to the bean of log flushes."""
+    """The name of a series with times of log flushes, derived from the name of a series with local
+    times of requests. The text can also be the value of a label.
+    """
     for word, other in _FLUSH_WORDS:
         text = text.replace(word, other).replace(word.lower(), other.lower())
     return text

@@ -53,12 +53,12 @@ _MEANING: Mapping[str, tuple[str, ...]] = {
         "messages_in",
         "bytes_in",
     ),
-    "bytes of consumers: the bytes read by other clients are unknown": ("bytes_out",),
-    "bytes between brokers: the part of replication in the load is unknown": (
+    "bytes that consumers read: how much other clients read is unknown": ("bytes_out",),
+    "bytes between brokers: how much replication adds to the load is unknown": (
         "replication_bytes_in",
         "replication_bytes_out",
     ),
-    "bytes of disks: the disk's part in the load is unknown, unless the hosts' metrics show it": (
+    "bytes of disks: how much disks read and write is unknown, unless the hosts' metrics show it": (
         "disk_read_bytes",
         "disk_write_bytes",
     ),
@@ -140,7 +140,7 @@ def _refused_series(nodes: Iterable[NodeInfo]) -> Iterator[str]:
 
 
 def _zookeeper(nodes: Iterable[NodeInfo]) -> Iterator[str]:
-    """A sentence about the consequence of ZooKeeper if a broker uses ZooKeeper."""
+    """A sentence about the elections of controllers if a broker shows no KRaft quorum."""
     if any(not node.has_quorum for node in nodes):
         yield (
             "the brokers' metrics do not show the epoch of a KRaft quorum, for example because "
@@ -157,9 +157,9 @@ def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
     ids = ", ".join(str(node.node_id) for node in sorted(shared, key=lambda each: each.node_id))
     yield (
         f"the handlers' idle time of each broker that is also a controller (node {ids}) is known "
-        f"to ±{share / 2:.3f}, because before Kafka 4.2 both share one metric: the controller's "
-        f"part was at most {share:.1%} of the time since its start; a trial is INVALID if its "
-        f"verdict depends on this part"
+        f"to ±{share / 2:.3f}: before Kafka 4.2, broker and controller share one metric, in which "
+        f"the controller was busy for at most {share:.1%} of the time since its start; a trial is "
+        f"INVALID if its verdict depends on the error of ±{share / 2:.3f}"
     )
 
 

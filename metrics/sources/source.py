@@ -1,8 +1,8 @@
 """The protocol of a source of broker metrics, with its endpoints, its nodes and its costs.
 
 An answer about many partitions costs CPU time of a broker or of the driver. The constants and
-functions at the end of this module limit these costs. docs/evidence/scale.md describes how the
-costs were measured.
+functions at the end of this module limit the CPU time for answers about many partitions.
+docs/evidence/scale.md describes how this CPU time was measured.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ class NodeInfo:
         controller_share: largest possible busy share of a controller's handlers since the start
             [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
-        choices: one clause for each choice between several series.
+        choices: one clause for each reading for which an exporter's page has several series, with
+            the series that the source chose.
         refused: reasons why readings are missing although the page shows series for them, one
             clause each.
         rates: readings whose counts are computed from one-minute rates.
@@ -161,8 +162,8 @@ def sample_interval_of(source: MetricsSource, asked_s: float) -> float:
 
 
 def poll_interval_of(source: MetricsSource, asked_s: float) -> float:
-    """The time between two polls of an open source [s]. If another program takes the samples, the
-    time is short, because each poll waits for the next sample.
+    """The time between two polls of an open source [s]. If another program takes the samples, this
+    source is polled several times per sample, so that each new sample is read soon.
 
     Args:
         source: the open source.
@@ -177,11 +178,13 @@ History = Sequence[tuple[float, float]]
 
 
 def steps_of(values: History, step_s: float) -> Iterator[tuple[float, float, float]]:
-    """Tuples of the start, the end and the increase of the counter, for each step without a gap or
-    a restart.
+    """(start, end, increase of the counter) of each step between two successive values. Steps with
+    a gap or with a restart are omitted.
 
     Args:
-        step_s: planned length of a step [s]. A step of 1.5 times this length or more has a gap.
+        values: the past values of a counter.
+        step_s: planned time between two successive values [s]. If 1.5 times this time or more
+            passed between two values, there is a gap.
     """
     for (start_s, before), (end_s, after) in pairwise(values):
         if after >= before and end_s - start_s < 1.5 * step_s:
@@ -204,29 +207,30 @@ PARTITION_S = 3e-6
 
 LOG_S = 0.5e-6
 """CPU time of a broker for each of its replicas in an answer about its log directories [s]. A
-request without replicas costs the same."""
+request for no replicas costs as much CPU time as a request for all replicas."""
 
 TOPICS_SHARE_MAX = 0.01
-"""Largest share of one core of a broker that answers about all topics may use during a load
-[ratio]."""
+"""Largest CPU time that a broker may spend during a load to answer requests for all topics, as a
+share of one core [ratio]."""
 
 LOG_DIRS_SHARE_MAX = 0.005
-"""Largest share of one core of a broker that answers about log directories may use during a load
-[ratio]."""
+"""Largest CPU time that a broker may spend during a load to answer requests for its log
+directories, as a share of one core [ratio]."""
 
 SAMPLE_PARTITION_S = 0.3e-6
-"""Estimated CPU time of a broker for each of its partitions in a sample by JMX [s]. Four gauges
-count the partitions."""
+"""Estimated CPU time of a broker for each of its partitions in a sample by JMX [s]. A sample costs
+this time because four gauges count the broker's partitions when they are read."""
 
 SAMPLES_SHARE_MAX = 0.0075
-"""Largest share of one core of a broker that samples may use because of its partitions [ratio]."""
+"""Largest CPU time that a broker may spend on samples because it has many partitions, as a share of
+one core [ratio]."""
 
 END_S = 8e-6
 """CPU time of the driver to request and to read the end offset of one replica [s]."""
 
 ENDS_SHARE_MAX = 0.02
-"""Largest share of one core of the driver that reading the end offsets of replicas may use
-[ratio]."""
+"""Largest CPU time that the driver may spend to read the end offsets of replicas, as a share of one
+core [ratio]."""
 
 ENDS_LEAST = 4
 """Minimum number of readings of the end offsets in a window."""
@@ -264,8 +268,9 @@ def jmx_interval_s(partitions: int) -> float:
 
 
 def scrape_interval_s(took_s: float, lines: int) -> float:
-    """Minimum time between two scrapes of an exporter in a broker [s]. An exporter reads all beans
-    of its broker, even if a request asks for few series. Most beans describe a single partition.
+    """Minimum time between two scrapes of an exporter in a broker [s]. A scrape of a broker with
+    many partitions takes long, because the exporter reads all beans of the broker, even if a
+    request asks for few series.
 
     Args:
         took_s: duration of a scrape, during which the broker uses CPU [s].

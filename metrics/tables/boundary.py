@@ -19,11 +19,11 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """Column of the table `trials` for an option of the traffic pattern → value of this option. The
-    load and the message size are excluded.
+    """Column of the table `trials` for an option of the traffic pattern → value of this option.
 
-    Two limits are comparable if these options of their patterns are equal. The phases of a trial
-    are excluded. The option that the search varies has the value 1.
+    Two limits are comparable if their results of this function are equal. The result contains no
+    load, no message size and no phases of a trial. The result has the value 1 for the option that
+    the search varies, because this value differs between the trials of one search.
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
@@ -81,9 +81,9 @@ class Boundary:
     """The limit at one message size: the bracket, the rates at its sides, and the limiting
     resource.
 
-    Rates are the rates that were offered at the sustained side. The brokers acknowledged at least
-    the share of the offered records that the goal requires (99 % by default). MB is 10⁶ bytes of
-    payload.
+    Columns with rates contain what producers offered at the sustained load. The brokers
+    acknowledged at least the share of the offered records that the goal requires (99 % by default).
+    MB is 10⁶ bytes of payload.
 
     Attributes:
         message_bytes: bytes per message [B].
@@ -106,10 +106,10 @@ class Boundary:
         notes: remarks for readers of the answer, for example about outvoted trials.
         goal: name of the goal, which defines when a load is sustained.
         axis: the axis of the search; on other axes than `np`, the number of producers is fixed.
-        load_sustained: sustained side of the bracket on the axis of the search; equals np_sustained
-            on the axis np.
-        load_overloaded: overloaded side of the bracket on the axis of the search; equals
-            np_overloaded on the axis np.
+        load_sustained: highest sustained load on the axis of the search. On the axis `np`, which is
+            the number of producers, `load_sustained` equals `np_sustained`.
+        load_overloaded: lowest overloaded load on the axis of the search. On the axis `np`, which
+            is the number of producers, `load_overloaded` equals `np_overloaded`.
         np_planted: the planted limit of a testbed, see `metrics.planning.planted`; None if the
             brokers have no planted limit [producers].
         load_low: lower end of the limit's 90 % interval on the axis; None if there is no interval
@@ -120,12 +120,15 @@ class Boundary:
             accepts every interval [ratio].
         latency_p50_ms: median latency at the sustained load, from the intended send time to the
             acknowledgement, in the last trial that sustained this load; None if there is none.
-        latency_p99_ms: 99th percentile of the latency in this trial.
-        latency_p999_ms: 99.9th percentile of the latency in this trial.
-        broker_resident_bytes: resident memory of the largest broker process in this trial, with
-            heap and mapped files; None if hosts do not report it [B].
-        page_cache_bytes: largest page cache of a broker's host in this trial; None if hosts do not
-            report it [B].
+        latency_p99_ms: 99th percentile of the latency in the last trial that sustained the
+            sustained load; None if there is none.
+        latency_p999_ms: 99.9th percentile of the latency in the last trial that sustained the
+            sustained load; None if there is none.
+        broker_resident_bytes: resident memory of the largest broker process, with heap and mapped
+            files, in the last trial that sustained the sustained load; None if hosts do not report
+            the resident memory [B].
+        page_cache_bytes: largest page cache of a broker's host in the last trial that sustained the
+            sustained load; None if hosts do not report the page cache [B].
         confirmed_s: time under load of a successful hold at the limit (`search.confirm_s`); None if
             there was no hold [s].
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
@@ -136,29 +139,32 @@ class Boundary:
             [load].
         proven_s: length of the longest window in which the sustained load was sustained; None if
             there is none [s].
-        proven_bytes: bytes that the brokers received in this window, replicas included; None if not
-            known [B].
-        proven_on_disk: True if the brokers' disks wrote these bytes, see
-            `metrics.judging.disk_proof`; None if the brokers' hosts do not report it.
-        memory_bytes: bytes of this window that stayed in memory, because no disk wrote them [B].
-        memory_full_s: time from the start of the window until the memory of a host is full at this
-            rate; None if memory does not fill or if the time is not known [s].
-        proof_note: the reason why the load is not proven on disk, and the disks that are counted if
-            the disks of log dirs are not known; empty if no remark is needed.
-        steady_load: highest load on the axis that is proven on disk, by a window of this message
-            size or of another size with at least as many received bytes; None if there is none
-            [load].
+        proven_bytes: bytes that the brokers received in the window of `proven_s`, replicas
+            included; None if not known [B].
+        proven_on_disk: True if the brokers' disks wrote the bytes of `proven_bytes`, see
+            `metrics.judging.disk_proof`; None if the brokers' hosts do not show whether they did.
+        memory_bytes: bytes of `proven_bytes` that stayed in memory, because no disk wrote them [B].
+        memory_full_s: time from the start of the window of `proven_s` until the memory of a host is
+            full at the sustained load; None if memory does not fill or if the time is not known
+            [s].
+        proof_note: remarks about the proof on disk: the reason why the load is not proven on disk,
+            or the counted disks if the disks of log dirs are not known; empty without remarks.
+        steady_load: highest load on the axis that is proven on disk; None if there is none [load].
+            The proof is a window of this message size, or a window of another message size in which
+            the brokers received at least as many bytes.
         steady_mb_per_s: payload rate of `steady_load`, whole cluster; None if there is none [MB/s].
         steady_s: length of the window that proves `steady_load` [s].
-        steady_bytes: bytes that the brokers received in this window, replicas included [B].
+        steady_bytes: bytes that the brokers received in the window that proves `steady_load`,
+            replicas included [B].
         steady_note: the basis of the steady limit, or the reason why there is no steady limit.
         changed: changes of the limit during the measurement, one sentence each, oldest first; the
             limit is valid after the last change.
-        failed_after_s: time under load after which the sustained load was overloaded, because
-            memory was full; measured only on testbeds (`--to-failure`) [s].
+        failed_after_s: time for which the brokers sustained the sustained load until their hosts'
+            memory was full and they became overloaded; measured only on testbeds (`--to-failure`)
+            [s].
         parts: the parts of a mix at the sustained load; empty for other traffic.
-        scale_planted: the planted limit of a testbed as a scale; None for other brokers and other
-            axes [ratio].
+        scale_planted: the planted limit of a testbed as a scale; None if the brokers have no
+            planted limit, or if the search does not vary a scale [ratio].
         lasted: True if the sustained load lasted in a hold; None if there was no hold or if the
             hold does not show this.
     """
@@ -213,8 +219,8 @@ class Boundary:
 
     @column
     def answer_kind(self) -> str:
-        """The kind of the answer about the limit that lasts: `limit`, `lower bound`, `upper bound`
-        or `none`.
+        """What the answer states about the limit: `limit`, `lower bound`, `upper bound` or `none`.
+        If the sustained load did not last in a hold, the answer is about the steady load.
         """
         low, over = self.lasting.loads
         if not low:
@@ -227,8 +233,9 @@ class Boundary:
 
     @column
     def answer_load(self) -> float:
-        """The main result: the sustained load on the axis, or the steady load if the sustained load
-        did not last; 0 if no load was sustained [load].
+        """The main result: the highest sustained load on the axis, or the highest load that is
+        proven on disk (`steady_load`) if the sustained load did not last in a hold; 0 if no load
+        was sustained [load].
         """
         return float(self.lasting.loads[0])
 
@@ -239,10 +246,11 @@ class Boundary:
 
     @property
     def lasting(self) -> Boundary:
-        """The boundary point of the load that lasts, for outputs to people.
+        """This boundary point with a sustained load that lasts, as reports and charts show it.
 
-        If the sustained load did not last in a hold, it becomes the overloaded side, and the steady
-        load becomes the sustained side. Otherwise the point is unchanged.
+        If the sustained load did not last in a hold, the sustained load becomes the overloaded side
+        of the result, and the steady load becomes its sustained side. If the sustained load lasted,
+        or if there was no hold, the result is this boundary point.
         """
         if self.lasted is not False:
             return self
@@ -282,30 +290,32 @@ class Boundary:
 
     @column
     def scale_sustained(self) -> float | None:
-        """Sustained multiple of the mix, or of the part that the axis names; None along other axes
-        [ratio].
+        """Sustained multiple of the mix, or of the part that the axis names; None if the search
+        does not vary a scale [ratio].
         """
         return self._scale(self.loads[0])
 
     @column
     def scale_overloaded(self) -> float | None:
-        """Lowest overloaded scale above `scale_sustained`; None along other axes [ratio]."""
+        """Lowest overloaded scale above `scale_sustained`; None if there is none, or if the search
+        does not vary a scale [ratio].
+        """
         return self._scale(self.loads[1])
 
     @column
     def scale_low(self) -> float | None:
-        """`load_low` as a scale; None along other axes [ratio]."""
+        """`load_low` as a scale; None if the search does not vary a scale [ratio]."""
         return self._scale(self.load_low)
 
     @column
     def scale_high(self) -> float | None:
-        """`load_high` as a scale; None along other axes [ratio]."""
+        """`load_high` as a scale; None if the search does not vary a scale [ratio]."""
         return self._scale(self.load_high)
 
     @column
     def scale_estimate(self) -> float | None:
-        """`load_estimate` as a scale, the best estimate of the limit; None along other axes
-        [ratio].
+        """Best estimate of the limit (`load_estimate`) as a scale; None if the search does not vary
+        a scale [ratio].
         """
         return self._scale(self.load_estimate)
 
@@ -320,18 +330,22 @@ class Boundary:
 
     @column
     def np_low(self) -> float | None:
-        """`load_low` along np; None along other axes [producers]."""
+        """`load_low` as a number of producers; None if the search does not vary the number of
+        producers [producers].
+        """
         return self.load_low if self.along is NP else None
 
     @column
     def np_high(self) -> float | None:
-        """`load_high` along np; None along other axes [producers]."""
+        """`load_high` as a number of producers; None if the search does not vary the number of
+        producers [producers].
+        """
         return self.load_high if self.along is NP else None
 
     @column
     def np_estimate(self) -> float | None:
-        """`load_estimate` along np, the best estimate of the limit; None along other axes
-        [producers].
+        """Best estimate of the limit (`load_estimate`) as a number of producers; None if the search
+        does not vary the number of producers [producers].
         """
         return self.load_estimate if self.along is NP else None
 
@@ -358,8 +372,8 @@ class Boundary:
 
     @column
     def doubtful(self) -> bool:
-        """True if the interval is wider than `interval_max`. If there is no interval, it is true if
-        `confidence` is below 0.5.
+        """True if the interval of the limit is wider than `interval_max`. For a limit without an
+        interval, true if `confidence` is below 0.5.
         """
         interval = self.interval
         if interval is None:

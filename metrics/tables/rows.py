@@ -35,8 +35,8 @@ class CaseRow:
 
     Attributes:
         run_id: id of the run.
-        event: `measured`, `judged` or `accepted` (`redline nightly --accept`); rows of the last two
-            events repeat the measurement.
+        event: `measured`, `judged` or `accepted` (`redline nightly --accept`); rows with `judged`
+            or `accepted` repeat the measurement.
         at_s: time of the measurement, or of the acceptance.
         suite: name of the suite.
         night: name of the night.
@@ -49,7 +49,8 @@ class CaseRow:
         trials: numbers of the case's trials within the run.
         measure: name of the column that is compared, or `achieved_share`.
         value: the compared figure, the median of `values` [unit of `measure`].
-        values: the figure of each valid trial; one figure for a limit [unit of `measure`].
+        values: for a fixed load, the figure of each valid trial; for a limit, only the figure of
+            the limit [unit of `measure`].
         mb_per_s_per_broker: the limit, or the achieved rate at the fixed load [MB/s].
         handler_s_per_mb: busy time of all request handlers of a broker together per MB of the
             broker's payload, at a fixed load [s/MB].
@@ -72,8 +73,8 @@ class CaseRow:
         nights: the nights of the comparison, newest last.
         text: the outcome, in one sentence.
         duration_s: duration of the measurement.
-        scale: multiple of a mix that was sustained at the limit or offered at the fixed load; null
-            for other traffic [ratio].
+        scale: for a limit of a mix, the sustained multiple of the mix; for a fixed load of a mix,
+            the offered multiple; null for other traffic [ratio].
     """
 
     run_id: str
@@ -134,7 +135,7 @@ class SweepCase:
 
 
 ABSENT = "–"
-"""The value of a fact that is missing in an environment."""
+"""The text in place of a fact's value if an environment does not have the fact."""
 BY_RUN = (
     "cluster.id",
     "broker.config.advertised.listeners",
@@ -144,8 +145,8 @@ BY_RUN = (
 )
 """Names of facts that can differ between two runs even if the clusters are equal."""
 SERIES = "series"
-"""Kind of the facts about the series of exporters. For example, the value of the fact
-`series.handler_idle_ns` is the name of a series."""
+"""First word of the names of facts that name the series of an exporter. For example, the value of
+the fact `series.handler_idle_ns` is the name of the series for the reading `handler_idle_ns`."""
 _NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 
@@ -164,11 +165,11 @@ class Difference:
 def merge_facts(kind: str, nodes: Mapping[int, Mapping[str, str]]) -> dict[str, str]:
     """Merge the facts of several nodes into flat names.
 
-    A fact with equal values on all nodes becomes `kind.name`. Any other fact becomes
-    `kind.NODE.name` for each node that reports it.
+    A fact with equal values on all nodes becomes `kind.name`. A fact with different values, or a
+    fact that a node lacks, becomes `kind.NODE.name` for each node that has the fact.
 
     Args:
-        kind: `broker`, `controller` or `series`.
+        kind: first word of the flat names: `broker`, `controller` or `series`.
         nodes: node id → name of the fact → value.
     """
     flat: dict[str, str] = {}
@@ -204,7 +205,7 @@ class ResourceHeadroom:
         broker_id: node id.
         resource: name of the resource, or `measured traffic` for the traffic rate compared with the
             measured limit.
-        unit: unit of the uses: `ratio` or `B/s`.
+        unit: unit of `used`, `at_rest` and `limit`: `ratio` or `B/s`.
         used: use in the window [unit].
         at_rest: use without traffic [unit].
         limit: use at which the resource is full [unit].
@@ -250,8 +251,9 @@ class HeadroomRow:
             call; null without a history [ratio].
         full_at_s: time at which the cluster is full at this growth; null if the time is not known,
             or not within a year.
-        full_low_at_s: lower end of the 90 % interval of this time.
-        full_high_at_s: upper end of the 90 % interval of this time; null if the interval is open.
+        full_low_at_s: lower end of the 90 % interval of the time at which the cluster is full.
+        full_high_at_s: upper end of the 90 % interval of the time at which the cluster is full;
+            null if the interval is open.
     """
 
     run_id: str | None

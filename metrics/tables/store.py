@@ -70,7 +70,7 @@ def frame_of(spark: SparkSession, rows: pa.Table) -> DataFrame:
 def _converter(kind: pa.DataType) -> Callable[[Any], Any]:
     """A function that converts a value from `to_pylist` to the value that PySpark expects.
 
-    The values differ only for maps, because Arrow returns a map as a list of pairs.
+    The function changes only maps, because Arrow's `to_pylist` returns a map as a list of pairs.
     """
     if pa.types.is_map(kind):
         of_item = _converter(kind.item_type)
@@ -173,7 +173,8 @@ class TableStore:
     def open(self) -> TableStore:
         """Create missing tables, and add missing columns to older tables, in the background.
 
-        In a new session this takes some seconds. `settle` raises the errors.
+        In a new session, creating the tables takes some seconds. If the creation fails, `settle`
+        raises the error.
         """
         self._enqueue(self._create_all)
         return self
@@ -299,7 +300,8 @@ class TableStore:
         self._file_counts[table] = self._file_counts.get(table, COMPACT_FROM_FILES) + 1
 
     def append_run(self, row: RunRow, *, is_new: bool = False) -> None:
-        """Append a row for the start or the end of a run. A resumed run has several such rows.
+        """Append a row for the start or the end of a run. A resumed run has several rows, because
+        each execution of the run appends its own rows.
 
         Args:
             row: the row.
@@ -317,9 +319,9 @@ class TableStore:
         """Append the row of a trial and the trial's samples of brokers and hosts. The appends run
         in parallel.
 
-        One process appends the trials of a run in the order of their numbers. A trial whose number
-        is not above the last number is already in the tables. A resumed run continues with
-        `next_trial`.
+        One process appends the trials of a run in the order of their numbers. If a table already
+        has a trial of the run with this number or a higher number, nothing is appended to the
+        table.
         """
         self._enqueue(self._commit_trial, trial, samples, hosts)
 
@@ -372,9 +374,9 @@ class TableStore:
     def append_boundary(self, row: BoundaryRow) -> None:
         """Append the result of a search at one message size, for one goal.
 
-        A row is added only if the search has more trials than the table has for this point, or if
-        the table does not yet have the steady limit of the point. Otherwise the table already has
-        the result.
+        If the table already has this result, no row is appended. A result is new if its number of
+        trials is higher than in the table's rows for this boundary point. With an equal number of
+        trials, a result is new if only the result states the steady limit.
         """
         self._enqueue(self._commit_point, row)
 
@@ -391,8 +393,8 @@ class TableStore:
         self._points[run_id] = kept
 
     def _known_points(self, run_id: str) -> dict[_Point, tuple[int, bool]]:
-        """Boundary point of a run in the table → (the point's highest number of trials, whether the
-        row with this number has a steady limit).
+        """Boundary point of a run in the table → (number of trials, whether the row states the
+        steady limit), both from the point's row with the most trials.
         """
         rows = self._rows_of_run("boundaries", run_id)
         steady = [name for name in ("steady_load", "steady_note") if name in rows.columns]
@@ -564,8 +566,8 @@ def _explain_write_errors(address: str) -> Iterator[None]:
     """Convert an error of Spark about writing, such as a full disk, to an error for the user.
 
     Raises:
-        ConfigError: Spark cannot write. An error that follows from the end of Spark is not
-            converted.
+        ConfigError: Spark cannot write. If Spark has ended, Spark's own error is raised instead of
+            a ConfigError.
     """
     try:
         yield

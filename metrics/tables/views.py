@@ -3,8 +3,8 @@
 The functions accept the tables of `TableStore.read` or of any other Spark session, including Spark
 Connect, and use only columns of docs/reference/tables.md.
 
-The views are created if the tables are in a schema of a catalog. The columns of views have
-full names: `message_bytes` for `bpm`, and `producers` for `np`.
+The views are created if the tables are in a schema of a catalog. The columns of views have full
+names, such as `message_bytes` in place of `bpm`, and `producers` in place of `np`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
 VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}
-"""Columns of `boundaries` that distinguish traffic patterns. Older tables may not have these
-columns."""
+"""Column of `boundaries` that distinguishes traffic patterns, and that older tables may lack → type
+of the column."""
 SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
 """Columns that identify a limit over time, see `with_variant`."""
 UNCERTAINTY_COLUMNS = {
@@ -122,8 +122,8 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
     """The newest point of `boundaries` for each cluster, workload, goal, axis, size and pattern.
 
     Three kinds of points are excluded: points without a limit, points that were measured with a
-    broker offline, and points of experiments. Rows of older versions have no pattern. Rows
-    without a pattern are treated like rows with the newest pattern.
+    broker offline, and points of experiments. Rows without a pattern, which older versions of
+    kafka-redline wrote, are treated like rows with the newest pattern.
     """
     from pyspark.sql import functions as sql
 
@@ -134,9 +134,9 @@ def latest_boundaries(boundaries: DataFrame) -> DataFrame:
 def with_variant(boundaries: DataFrame) -> DataFrame:
     """Add the column `variant`, which distinguishes traffic patterns.
 
-    Points of experiments are excluded, because their cases also differ in other settings. Rows of
-    older versions have no pattern. Rows without a pattern are treated like rows with the newest
-    pattern.
+    Points of experiments are excluded, because the cases of an experiment can also differ in
+    settings outside the traffic pattern. Rows without a pattern, which older versions of
+    kafka-redline wrote, are treated like rows with the newest pattern.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -152,7 +152,7 @@ def with_variant(boundaries: DataFrame) -> DataFrame:
 def with_all_brokers(boundaries: DataFrame) -> DataFrame:
     """Select the points of `boundaries` that were measured with all brokers online.
 
-    Older tables have no column for this state.
+    An older table without the column `state` is returned unchanged.
     """
     if "state" not in boundaries.columns:
         return boundaries
@@ -186,7 +186,7 @@ def points_for_people(boundaries: DataFrame) -> DataFrame:
 
 
 def _with_columns(frame: DataFrame, names: Mapping[str, str]) -> DataFrame:
-    """Add the columns that older tables do not have. Their values are null."""
+    """Add the columns that an older table lacks, with the value null in each row."""
     from pyspark.sql import functions as sql
 
     missing = [(name, kind) for name, kind in names.items() if name not in frame.columns]
@@ -203,10 +203,8 @@ def overloaded_load() -> Column:
 
 
 def limit_trials(trials: DataFrame, boundaries: DataFrame) -> DataFrame:
-    """One row for each boundary point: the trial at the point's overloaded side, with the point's
-    `goal`.
-
-    If several trials at this load were OVERLOADED, the row is the last one of these trials.
+    """One row for each boundary point: the last OVERLOADED trial at the lowest overloaded load, and
+    the point's `goal`.
     """
     from pyspark.sql import functions as sql
 
@@ -235,7 +233,7 @@ def resource_peaks(resources: DataFrame) -> DataFrame:
 def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
     """The trial with this number.
 
-    For the number 0, the result is the last OVERLOADED trial, or the last trial if no trial was
+    If `number` is 0, the result is the last OVERLOADED trial, or the last trial if no trial was
     OVERLOADED.
     """
     from pyspark.sql import functions as sql
@@ -246,8 +244,9 @@ def chosen_trial(trials: DataFrame, number: int = 0) -> DataFrame:
 
 
 def reason_rows(trials: DataFrame) -> DataFrame:
-    """The reasons of each verdict in `trials`. Each row has one reason for one trial and goal, and
-    the rows are in order.
+    """The reasons of each verdict in `trials`, with one row for each reason of a trial and goal.
+
+    The rows are sorted by trial, by goal, and by the order of the reasons in the verdict.
 
     Trials of older versions have no verdict per goal, so their `goal` is null.
     """
@@ -337,7 +336,7 @@ VIEWS: Mapping[str, tuple[str, str]] = {
     ),
     "nights": ("The outcome of each case of each night", _NIGHTS),
     "effects": (
-        "Limits of each case of an experiment and its sweep; sweep.json has the intervals",
+        "The limits of each case in a sweep; the file sweep.json has the intervals of the effects",
         _EFFECTS,
     ),
 }
@@ -364,7 +363,8 @@ _HEADROOM = ("at", "cluster", "times", "times_low", "times_high", "broker_id", "
 """The columns of `headroom_for_people`, in order."""
 FELL, ROSE, HELD = "fell", "rose", "held"
 """Names for the movement of a bracket. A bracket fell if it is entirely below the previous bracket,
-and rose if it is entirely above the previous bracket. Otherwise the bracket held.
+and rose if it is entirely above the previous bracket. A bracket that overlaps the previous bracket
+held.
 """
 
 
@@ -380,7 +380,7 @@ def matching(rows: DataFrame, names: Mapping[str, str]) -> DataFrame:
 
 
 def boundary_history(boundaries: DataFrame) -> DataFrame:
-    """The boundary points of all runs over time. Each point has data of the previous point in its
+    """The boundary points of all runs over time, each compared with the previous point of its
     series.
 
     All points of a series have the same cluster, workload, goal, axis, message size and pattern.

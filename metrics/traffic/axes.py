@@ -25,7 +25,7 @@ class Axis:
     Attributes:
         name: name of the axis in goals.
         option: path from the traffic pattern to the option that a load replaces.
-        counts: unit of a load in words.
+        counts: words for the unit of a load, such as `producer` and `producers`.
         column: short heading for narrow columns.
         maximum: highest load that the option allows; None if only the goal has a maximum.
         grows_payload: True if the payload rate is proportional to the load.
@@ -58,7 +58,7 @@ class Axis:
 
     @property
     def unit_words(self) -> str:
-        """The unit of `shown`, in the plural."""
+        """The unit of the number that `shown` returns, in the plural."""
         return self.words
 
     def shown(self, load: float) -> float:

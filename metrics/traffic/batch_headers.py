@@ -25,8 +25,8 @@ class BatchHeader:
 
     Attributes:
         base_offset: offset of the first record.
-        offsets: number of offsets of the batch. In a compacted log, it can be larger than
-            `records`.
+        offsets: number of offsets of the batch, which can be larger than `records` in a compacted
+            log.
         records: number of records in the batch.
         size_bytes: size of the batch in the log, including its header [B].
         codec: name of the codec.

@@ -78,7 +78,7 @@ class AcksText(Checked):
         return "0, 1 or all"
 
     def accepts(self, value: Any) -> bool:
-        """True for any spelling."""
+        """True for each accepted spelling of the values 0, 1 and all."""
         is_plain = isinstance(value, (int, str)) and not isinstance(value, bool)
         return is_plain and value in _SPELLINGS
 
@@ -96,8 +96,8 @@ class ProducerOptions:
 
     Attributes:
         client: the client that sends. `wire` is the engine's own client, which encodes batches
-            before the trial. The other values are client libraries, which need 5 to 100 times the
-            CPU time (docs/evidence/benchmarks.md).
+            before the trial. Client libraries such as `librdkafka` need 5 to 100 times the CPU time
+            of `wire` (docs/evidence/benchmarks.md).
         rate: `unlimited` for a closed loop, in which each producer sends as fast as brokers
             acknowledge (docs/traffic.md#closed-loop). Exactly one of `rate`, `rate_bytes_per_s` and
             `rate_records_per_s` is set.
@@ -108,8 +108,9 @@ class ProducerOptions:
         batch_size: maximum size of a batch with several records; only a batch with a single record
             can be larger [B].
         max_in_flight: highest number of unacknowledged requests per connection.
-        buffer_memory: total size of full batches that can wait for a slow broker. If there are more
-            batches, the producer blocks, like Kafka's producer, and falls behind its schedule [B].
+        buffer_memory: total size of full batches that can wait for a slow broker [B]. If the
+            waiting batches reach this size, the producer blocks, like Kafka's producer, and falls
+            behind its schedule.
         max_request_size: maximum size of a produce request with several batches; only a request
             with a single batch can be larger [B].
         request_timeout_ms: time after which an unanswered request counts as lost and its connection
@@ -119,8 +120,8 @@ class ProducerOptions:
         retry_backoff_ms: wait before the first retry. The wait doubles with each further retry and
             has 20 % jitter (KIP-580).
         retry_backoff_max_ms: longest wait before a retry.
-        delivery_timeout_ms: time after the due time of a batch's first record at which the batch
-            fails. At the latest, a batch fails at the end of the trial's drain.
+        delivery_timeout_ms: time from the due time of a batch's first record until the batch fails.
+            At the latest, a batch fails at the end of the trial's drain.
         enable_idempotence: true if brokers drop repeated batches, which they detect by producer id,
             epoch and sequence number. `enable_idempotence` requires `acks` all and `max_in_flight`
             up to 5. Kafka's producer enables idempotence by default if `acks` is all.
@@ -136,8 +137,10 @@ class ProducerOptions:
         compression: codec of the batches.
         compression_gzip_level: level of gzip; -1 is zlib's default level, 6.
         compression_lz4_level: level of lz4. Level 9 means the fast compressor, as in Kafka's
-            producer. Other levels mean high compression, whose levels are 3 to 12.
-        compression_zstd_level: level of zstd. Levels below 0 are its fast levels.
+            producer. Every level except 9 means the high compressor, whose lowest level is 3 and
+            whose highest level is 12.
+        compression_zstd_level: level of zstd. Levels below 0 are faster than level 1, and compress
+            less.
         arrivals: due times of records at a given mean rate: "fixed", with equal gaps; "poisson",
             with independent random gaps; or "bursts".
         burst_on_s: length of a burst.
@@ -425,8 +428,8 @@ class ConsumerOptions:
             are written before the trial, at the rate of the trial's producers.
         fetch_min_bytes: amount of data that a broker collects before it sends a response.
         fetch_max_wait_ms: longest time for which a broker waits for `fetch_min_bytes`.
-        fetch_max_bytes: maximum size of a response. Only a response with a single batch can be
-            larger.
+        fetch_max_bytes: maximum size of a response with several batches; only a response with a
+            single batch can be larger.
         max_partition_fetch_bytes: maximum size of one partition's data in a response.
         send_buffer_bytes: size of each socket's send buffer; with -1, the kernel chooses the size.
             The default of `send.buffer.bytes` in Kafka's consumer is 131072.
@@ -461,7 +464,7 @@ class ConsumerOptions:
 
         Args:
             task: index of the consumer task, from 0.
-            tasks: number of consumer tasks. The members of each group are spread over these tasks.
+            tasks: number of consumer tasks, over which the members of each group are spread.
         """
         hosted = range(task, self.members_total, tasks)
         return [(index // self.members, index % self.members) for index in hosted]
@@ -471,7 +474,8 @@ class ConsumerOptions:
         return self.groups * partitions * 1000.0 / self.auto_commit_interval_ms
 
     def tasks(self, slots: int) -> int:
-        """The number of tasks for members of consumer groups. Producers get the other slots.
+        """The number of slots for tasks with members of consumer groups. Producers get all slots
+        that remain.
 
         Each group reads as many bytes as all producers send. So the slots are divided in proportion
         to bytes. Producers get at least one slot, and consumers get at least one slot. The result

@@ -102,7 +102,7 @@ def scaled(pattern: TrafficPattern, load: int, part: str = "") -> TrafficPattern
     adapted, so that the total rate is exact. Consumer groups do not change.
 
     Args:
-        pattern: the mix, or other traffic.
+        pattern: the traffic pattern to scale, which can be a mix.
         load: the scale [% of the traffic at scale 1].
         part: name of the part to scale; empty for all parts.
     """

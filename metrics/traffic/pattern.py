@@ -13,18 +13,19 @@ from metrics.traffic.profile import RateProfile
 from search.early_stop import StopRule
 
 PARTITIONS_MAX = 10_000
-"""Maximum number of partitions of one topic that a broker leads."""
+"""Maximum number of partitions that a broker leads in one topic."""
 
 LEADERS_MAX = 1_000_000
-"""Maximum number of partitions of all topics that a broker leads. This bound only detects typing
-errors. A broker that cannot lead so many partitions refuses them itself."""
+"""Maximum number of partitions that a broker leads, summed over all topics. The maximum only
+detects typos in a configuration. A broker itself refuses more partitions than it can lead."""
 
 RETENTION_BYTES = 1_073_741_824
-"""Default of `retention.bytes` for a partition [B]. Kafka's own default has no bound."""
+"""Default of `retention.bytes` for a partition [B]. In Kafka, the default of `retention.bytes` is
+-1, which means no limit."""
 
 SAMPLES_MIN = 4
-"""Minimum number of samples of a broker in the measured window. Shares of samples require this
-number."""
+"""Minimum number of samples of a broker in the measured window, so that a share of the samples is a
+useful figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,8 @@ class Phases:
         warmup_s: time under load before the measured window.
         measure_s: length of the measured window, unless the window ends early.
         drain_timeout_s: longest wait for the last acknowledgements.
-        volume_bytes: total payload of all producers, in equal shares. Without `volume_bytes`,
-            producers offer records until the end of the window [B].
+        volume_bytes: total payload of all producers, in equal shares [B]. Without `volume_bytes`,
+            producers offer records until the end of the window.
         sample_interval_s: time between two samples of a broker.
         early_end_error_rate: highest probability that the early end of a window changes the
             verdict. With an `early_end_error_rate` of 0, windows do not end early [ratio].
@@ -226,7 +227,7 @@ class TrafficPattern:
     def written_bytes(self, records: float) -> float:
         """Payload of a number of records, summed over all replicas [B].
 
-        In a mix, the parts share these records.
+        In a mix, each part writes a number of records in proportion to its rate.
         """
         if self.parts:
             share = records / self.records_per_s

@@ -35,7 +35,7 @@ class Sizes:
 
     Attributes:
         kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
-            messages of a file, which have their own mean.
+            messages of a file, which are not scaled to the mean.
         spread: for "uniform", half the width divided by the mean, above 0 up to 1; for "lognormal",
             the standard deviation of the natural logarithm of sizes.
         histogram: for "histogram", pairs of size [B] and weight; sizes are scaled to the mean.
@@ -125,8 +125,7 @@ class Payload:
             from a file; or "messages", the sizes of the file's messages.
         size_spread: for "uniform", half the width divided by the mean; for "lognormal", the
             standard deviation of the natural logarithm of sizes [ratio].
-        histogram_file: file with a size [B] and the weight of the size in each line. The driver
-            reads the file.
+        histogram_file: file on the driver with a size [B] and the weight of the size in each line.
         key_bytes: size of a message's key; 0 if messages have no keys.
         key_count: number of different keys; 0 means that each message has a new key.
         headers: number of headers per message, with the names h0, h1 and so on.
@@ -187,8 +186,8 @@ class Payload:
         self._require_together("messages_file", self.kind == "messages", "kind is messages")
         if self.sizes == "messages" and self.kind != "messages":
             raise ValueError(
-                f"sizes is messages and kind {self.kind}; expected kind messages, because the "
-                "sizes come from the file of messages; change sizes or kind"
+                f"sizes is 'messages' and kind is {self.kind!r}; expected kind 'messages', because "
+                "the sizes are those of the messages in messages_file; change sizes or kind"
             )
         self._require_together("histogram_file", self.sizes == "histogram", "sizes is histogram")
         spread_by = self.sizes in ("uniform", "lognormal")

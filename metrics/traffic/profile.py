@@ -2,7 +2,8 @@
 
 In a growing load, producers begin one after the other. A load is a number of producers, or the
 scale of a mix. In each step, the first producers of a part offer their whole rate, and the next
-producer offers the remaining rate. So each part offers the traffic of the step's scale.
+producer offers the remaining rate. So in each step, each part of a mix offers exactly the traffic
+of the mix at the scale of the step.
 """
 
 from __future__ import annotations
@@ -78,7 +79,9 @@ class RateProfile:
         return cycles * self._passed[-1] + self._passed[index] + inside
 
     def time_s(self, passed_s: float) -> float:
-        """The first time at which `passed_s` returns this integral of the share [s]."""
+        """The first time at which the integral of the share of the full rate reaches `passed_s`
+        [s].
+        """
         first = self.points[0][1]
         if passed_s <= 0:
             return passed_s / first if first else 0.0
@@ -110,7 +113,7 @@ class Climb:
     load_each: float = 1.0
 
     def of_part(self, producers: int, most: int) -> Climb:
-        """The same steps for the producers of one part of a mix.
+        """The steps of this growing load for the producers of one part of a mix.
 
         Args:
             producers: number of producers of the part at the heaviest load.
@@ -130,8 +133,8 @@ class Climb:
 
         Args:
             producer: number of the producer, from 0.
-            last_step: number of the last step. The load is constant after this step; None if the
-                load grows without an end.
+            last_step: number of the last step, after which the load is constant; None if the load
+                grows without an end.
 
         Returns:
             (time from the start of the load [s], share of the rate [ratio]) for each step, from the

@@ -2,7 +2,8 @@
 are added.
 
 By default numbers are summed, maps are summed key by key, tuples are joined, and histograms and
-dataclasses are added. `Annotated` with one of the constants of this module selects another rule.
+dataclasses are added. `Annotated` with one of the constants of this module replaces the default
+rule for a field.
 
 `Histogram` counts values in an HdrHistogram, and can be added to the histogram of another task.
 
@@ -25,13 +26,14 @@ from metrics.columns import Column
 from metrics.common.grouping import grouped
 
 LARGEST = "largest"
-"""The result for all tasks is their largest value, instead of a sum."""
+"""Rule for a field whose value for all tasks is the largest value of a task, not the sum."""
 SMALLEST = "smallest"
-"""The result for all tasks is their smallest value, instead of a sum."""
+"""Rule for a field whose value for all tasks is the smallest value of a task, not the sum."""
 FIRST = "first"
-"""The result for all tasks is the first known value; all tasks have the same value or None."""
+"""Rule for a field that has one value or None in all tasks: the first value that is not None."""
 POINT_BY_POINT = "point by point"
-"""Series are summed point by point, up to the end of the shortest series."""
+"""Rule for a field with a series: the series of all tasks are summed point by point, up to the end
+of the shortest series."""
 _WORDS = (LARGEST, SMALLEST, FIRST, POINT_BY_POINT)
 
 Part = TypeVar("Part")
@@ -215,9 +217,10 @@ class LatencySlice:
         start_s: time from the start of the window to the start of the slice [s].
         length_s: length of the slice [s]; the last slice of a window may be shorter.
         records: records acknowledged in the slice.
-        p50_ms: median latency of these records, accurate to 2 %.
-        p99_ms: 99th percentile of the latency of these records, accurate to 2 %.
-        max_ms: the longest latency, accurate to 2 %.
+        p50_ms: median latency of the records that were acknowledged in the slice, accurate to 2 %.
+        p99_ms: 99th percentile of the latency of the records that were acknowledged in the slice,
+            accurate to 2 %.
+        max_ms: longest latency of the records that were acknowledged in the slice, accurate to 2 %.
     """
 
     start_s: float
@@ -277,7 +280,7 @@ class ProducerShares:
         """The sum of the shares of two tasks: the shares of the producers of both."""
         if self.lowest is None or other.lowest is None:
             return other if self.lowest is None else self
-        assert self.highest is not None and other.highest is not None, "known with the lowest"
+        assert self.highest is not None and other.highest is not None, "lowest without highest"
         return ProducerShares(
             min(self.lowest, other.lowest),
             max(self.highest, other.highest),

@@ -152,8 +152,8 @@ class CanaryReading:
         return self.failed_share > self.at_rest_failed_share + FAILED_RISE_MAX
 
     def is_beyond(self, most_ms: float, rise_max: float) -> bool:
-        """Whether clients fail, or wait both longer than `most_ms` and much longer than before the
-        run.
+        """Whether clients fail or wait too long. A wait is too long if it exceeds `most_ms`, and
+        also exceeds `rise_max` times the wait before the run.
 
         Args:
             most_ms: longest accepted p99 [ms].

@@ -47,11 +47,12 @@ class ProducerAccounts:
         offered: records due by the schedule.
         sent: records handed to a socket, each counted once.
         acked: records acknowledged.
-        failed: records that ended in an error, by the name of Kafka's error; only producers with
-            such records.
-        retried: records sent again, counted each time; only producers with such records.
-        duplicates: highest possible number of records in the logs beyond the acknowledged and the
-            failed records; only producers with such records.
+        failed: records that ended in an error, by the name of Kafka's error. A producer without
+            failed records has no entry.
+        retried: records sent again, counted each time. A producer without records sent again has no
+            entry.
+        duplicates: highest possible number of records in the logs in addition to the acknowledged
+            records and the failed records. A producer without duplicates has no entry.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -64,7 +65,7 @@ class ProducerAccounts:
 
 @dataclass
 class BrokerAccount:
-    """The producers' counts for one broker and the partitions that the broker leads, in the window.
+    """The producers' counts in the window for the partitions that one broker leads.
 
     Attributes:
         requests: produce requests handed to a socket.
@@ -264,9 +265,9 @@ def quota_window(samples: Iterable[HostSample], start_s: float, end_s: float) ->
 OFFSET_MAX_S = 0.25
 """Largest accepted offset of an executor's clock from the driver's [s].
 
-Tasks start their load at a wall-clock time, and the brokers' samples have the driver's time. An
-offset of this size moves the edges of a window no more than the delay of the brokers' own meters,
-which are updated when a request handler's poll of up to 0.3 s ends.
+Tasks start their load at a wall-clock time, and the brokers' samples have the driver's time. The
+meters of a broker have a delay of up to 0.3 s, because they are updated when a request handler's
+poll ends. So a clock offset of 0.25 s changes the results less than the delay of the meters.
 """
 
 
@@ -303,7 +304,7 @@ CHANGE_MAX = 0.01
 """Largest accepted change of a clock's offset during a load, as a share of the measured window.
 
 If a clock gains 1 % on the driver's clock, a load that is paced by this clock may be 1 % larger
-than planned. This error is smaller than the resolution of any search.
+than planned. An error of 1 % is smaller than the resolution of any search.
 """
 
 
@@ -414,7 +415,7 @@ class ClientWindow:
         quota: the CPU quota of the generator's own control groups.
         clock_changes: changes of the hosts' clocks from before the load to after it.
         parts: part of a mix → the window of its clients; empty for other traffic.
-        is_part: True for the window of one part of a mix.
+        is_part: True if this window has the clients of only one part of a mix.
     """
 
     start_s: Annotated[float, Moment(), Column("window_start")]
@@ -451,9 +452,11 @@ class ClientWindow:
         """Share of a mix's records that may be uncounted at the edges of the window [ratio]; 0
         without a mix.
 
-        A batch that is open at an edge of the window is counted on the other side of this edge.
-        With few producers, the batches at the two edges do not cancel out: for each producer, the
-        standard deviation of their difference is the size of a batch divided by √6.
+        A batch that is open at an edge of the window is counted completely after this edge. So the
+        window gains the records of batches that are open at its start, and lacks the records of
+        batches that are open at its end. With few producers, the gained and the lacking records may
+        differ. For each producer, the standard deviation of this difference is the number of
+        records of a batch divided by √6.
         """
         accounts = [self] if self.is_part else list(self.parts.values())
         offered = self.counts.offered_records
@@ -469,8 +472,8 @@ class ClientWindow:
         return (each or 0.0) * math.sqrt(count / 6)
 
     def account_of_group(self, group: int) -> ClientWindow:
-        """The window of the part of a mix that a consumer group reads; without a mix, the whole
-        window.
+        """The window of one part of a mix: the part whose topics a consumer group reads. Without a
+        mix, the result is this window.
         """
         found = (
             each
@@ -519,9 +522,9 @@ class ClientWindow:
 
     @property
     def held_up_records(self) -> int:
-        """Missing records (`shortfall_records`) that the generator itself delayed. The number of
-        records that wait at the window's end can be larger, because some of them were due before
-        the window.
+        """Missing records (`shortfall_records`) that the generator itself delayed. The result never
+        exceeds `shortfall_records`, although more records may be unsent at the window's end: some
+        unsent records can be due before the window.
         """
         return min(self.counts.unsent_own_records, self.shortfall_records)
 
@@ -578,12 +581,14 @@ class TaskReport:
         host: name of the machine that ran the task.
         start_s, end_s: start and end of the measured window, which is the same for all tasks [s
             since the epoch].
-        produced, consumed: the reports of its producers and consumers.
-        clock: offset of its host's clock, the larger of the two offsets before and after the load.
-        kernel_buffers: its host's limits of socket buffers; None if they are unknown.
+        produced, consumed: the reports of the task's producers and of its consumers.
+        clock: offset of the clock of the task's host: the larger of the two offsets before and
+            after the load.
+        kernel_buffers: the limits of socket buffers on the task's host; None if they are unknown.
         error: the reason why the task could not take part or did not finish; None without an error.
         is_refused: True if `error` is an error of the configuration, which a retry cannot remove.
-        host_samples: samples of its host during the load; only one task of each host reports them.
+        host_samples: samples of the task's host during the load; only one task of each host reports
+            them.
         clock_change: the change of the clock's offset from before the load to after it.
         part: name of the part of a mix that the task offers; empty for other traffic.
     """

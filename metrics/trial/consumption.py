@@ -53,8 +53,8 @@ class GroupCounts:
         lag_records: records that are available and not read yet, measured at the window's start and
             every `LAG_INTERVAL_S` after it.
         errors: error name → number of errors over the whole trial.
-        control_records: commit and abort records of transactions that were skipped over the whole
-            trial.
+        control_records: commit and abort records of transactions, which consumers skipped, over the
+            whole trial.
         rebalances: number of assignments of partitions, without the first assignment of each
             member.
         unread_records: records acknowledged and not read by the end of the drain.

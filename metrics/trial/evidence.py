@@ -3,10 +3,10 @@ goal.
 
 The lag of a follower is computed from the end offsets of all replicas. Kafka's own readings of the
 lag (`MaxLag`, and `offsetLag` of a log directory) compare the follower with the high watermark,
-which waits for the slowest follower in the ISR. Kafka's readings therefore stay low until the slow
-follower has left the ISR, after `replica.lag.time.max.ms`. The received and copied bytes of brokers
-are not used either, because they include other clients' topics and change if a broker compresses
-batches again.
+which waits for the slowest follower in the ISR. So Kafka's readings of the lag stay low until a
+slow follower has left the ISR, after `replica.lag.time.max.ms`. The lag is also not computed from
+the bytes that brokers received and copied, because these bytes include other clients' topics and
+change if a broker compresses batches again.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class ReplicaEnds:
         took_s: time until the last broker answered [s].
         written: broker → sum of the leaders' end offsets over the partitions of which the broker is
             a follower [records].
-        copied: broker → sum of the broker's own end offsets over the same partitions [records].
+        copied: broker → sum of the broker's own end offsets over the partitions of which the broker
+            is a follower [records].
     """
 
     at_s: float
@@ -121,7 +122,7 @@ OTHERS_LOADED, OTHERS_LESS = "others_loaded", "others_less"
 OTHERS_CHANGED = frozenset({OTHERS_LOADED, OTHERS_LESS})
 """Names of the rules for trials that are INVALID because the load of other clients changed."""
 ENDED_EARLY = "ended_early"
-"""Name of the rule for the reason that a window ended early."""
+"""Name of the rule whose reason states that a window ended early."""
 
 
 def part_label(part: str) -> str:
@@ -224,8 +225,9 @@ class Evidence:
         controllers: the window of each controller whose metrics are known.
         metrics_source: the source of the metrics, such as `driver-jvm` or `jmxquery`.
         hosts: the windows of the machines of brokers and of tasks, if their metrics are known.
-        end_offsets: partition → end offsets (before, after) the trial, for comparison with the
-            records acknowledged and read; None if they were not read.
+        end_offsets: partition → (end offset before the trial, end offset after the trial), for
+            comparison with the acknowledged records and the read records; None if no end offsets
+            were read.
         moved_leaders: broker id → partitions of the trial's topics whose leadership the broker lost
             during the load; None if the leaders were not read.
         others: the load of other clients; None if the brokers' metrics do not show it.
@@ -233,7 +235,7 @@ class Evidence:
             or under-replicated partitions [ratio].
         broker_sockets: broker id → its sockets to clients, if the broker runs on this machine; the
             counters cover the time between the first and the last sample.
-        refusals: reasons why the trial is INVALID because it was not made or was ended.
+        refusals: reasons why the run did not make the trial or ended it, so that it is INVALID.
         planned_s: planned length of the window [s]; 0 if it is unknown.
         closed_loop: True if producers sent without a rate, so that no record can be missing or
             late.

@@ -1,8 +1,9 @@
 """The load of other clients on the brokers during a trial, compared with their usual level.
 
-The usual level is measured without our load, over minutes, in readings of about a second each, so
-that its standard deviation is known. A small difference, which the standard deviation explains, is
-normal; a larger difference is a change of the load.
+The usual level is measured without our load. The measurement takes minutes, and consists of
+readings of about one second. The readings give the mean and the standard deviation of the usual
+level. If the standard deviation explains a difference from the usual level, the difference is
+normal. A larger difference is a change of the load.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ TRANSACTION_LOG_RECORD_BYTES = 190
 Kafka 4.1.2 encodes TransactionLogKey and TransactionLogValue in one batch for each record. With the
 lengths of our names (a transactional id of 33 characters, a topic of 34), a record has 188 bytes
 with one partition, 4 more bytes for each further partition, and 143 bytes without a partition, at
-the end of a transaction. The mean is 173 bytes for a transaction of one partition, and 202 bytes
-for a transaction of ten partitions that are added one by one.
+the end of a transaction. The mean size of a record is 173 bytes for a transaction of one partition,
+and 202 bytes for a transaction of ten partitions that are added one by one.
 """
 
 
@@ -83,8 +84,9 @@ class ClientTraffic:
     ) -> ClientTraffic | None:
         """The traffic between two polls; None if a broker lacks counters or restarted.
 
-        Counts that are computed from one-minute rates cover the updates of the rates between the
-        polls. The result is None if a rate was not updated between the polls.
+        If the counts are computed from one-minute rates, the result covers the time from the last
+        update of the rates before the first poll to the last update before the second poll. The
+        result is None if a rate was not updated between the polls.
         """
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
@@ -213,7 +215,9 @@ class Level:
 
     @property
     def is_notable(self) -> bool:
-        """True if other clients load the brokers, always or in bursts."""
+        """True if messages or bytes of other clients exceed the ignored rates, on average or in
+        bursts.
+        """
         return _are_notable(self.messages, self.written, self.read or Rate())
 
     @property
@@ -371,17 +375,19 @@ class OtherLoad:
 
     @property
     def rise(self) -> Change:
-        """The largest rise above the usual level; its share is 0 or less if nothing rose."""
+        """The change with the largest share. A share above 0 is a rise above the usual level."""
         return max(self.changes(), key=lambda each: each.share)
 
     @property
     def fall(self) -> Change:
-        """The largest fall below the usual level; its share is 0 or more if nothing fell."""
+        """The change with the smallest share. A share below 0 is a fall below the usual level."""
         return min(self.changes(), key=lambda each: each.share)
 
     @property
     def is_notable(self) -> bool:
-        """True if the load of other clients was more than negligible, always or in bursts."""
+        """True if messages or bytes of other clients exceeded the ignored rates, on average or in
+        bursts.
+        """
         return _are_notable(self.messages, self.written or Rate(), self.read or Rate())
 
     @property

@@ -119,7 +119,7 @@ def test_roles_readings_and_idle_handlers_are_right(
         assert (window.handler_idle_error or 0.0) < 0.05
         assert (window.controller_elections is not None) is is_combined
     caveats = " ".join(shortcomings(nodes, REST_S))
-    assert ("before Kafka 4.2 both share one metric" in caveats) is is_combined
+    assert ("before Kafka 4.2, broker and controller share one metric" in caveats) is is_combined
     assert ("use ZooKeeper" in caveats) is not is_combined
     judgement = judge(evidence(brokers=windows, cluster=ClusterFacts()), goal())
     assert judgement.verdict is Verdict.SUSTAINED, judgement.reasons

@@ -101,7 +101,8 @@ DIRTY_BACKGROUND_BYTES = "dirty_background_bytes"
 """Current background limit of the dirty pages if the system sets this limit in bytes
 (`vm.dirty_background_bytes`) [B]."""
 LOG_DISK = "log_disk"
-"""Currently 1 for a disk with a log dir of a broker, if the disks of log dirs are known."""
+"""Current mark of a disk with a log dir of a broker: always 1. No disk has this reading if the
+disks of log dirs are not known."""
 SWAPPED_IN_PAGES = "swapped_in_pages"
 """Pages read back from swap."""
 SWAPPED_OUT_PAGES = "swapped_out_pages"
@@ -148,8 +149,8 @@ PRESSURE_S = "pressure_s"
 """Time in which at least one task waited for `cpu`, `io` or `memory` (pressure stall information)
 [s]."""
 RESIDENT_BYTES = "resident_bytes"
-"""Current memory of a broker's process: heap, stacks and mapped files [B]. The part after the colon
-is the broker's node id."""
+"""Current memory of a broker's process: heap, stacks and mapped files [B]. In the reading
+`resident_bytes:3`, the number 3 is the broker's node id."""
 
 QUOTA_PERIODS = "quota_periods"
 """Periods in which the control group of the generator's tasks ran under a CPU quota."""
@@ -161,8 +162,8 @@ THROTTLED_S = "throttled_s"
 cores [s]."""
 
 BROKER_QUOTA_PERIODS = "broker_quota_periods"
-"""Periods in which a broker's control group ran under a CPU quota. The part after the colon is the
-broker's node id."""
+"""Periods in which a broker's control group ran under a CPU quota. In the reading
+`broker_quota_periods:3`, the number 3 is the broker's node id."""
 BROKER_THROTTLED_PERIODS = "broker_throttled_periods"
 """Periods in which the CPU quota of a broker was used up, so that the broker was stopped."""
 
@@ -174,8 +175,8 @@ _NO_INTERFACE = re.compile(r"(ifb|sit|tunl|gre|gretap|erspan|ip_vti|ip6_vti|ip6t
 
 
 def is_disk(device: str) -> bool:
-    """Whether a block device is a disk. A partition of a disk or a device in memory is not a
-    disk.
+    """Whether a block device is a disk. Partitions do not count as disks, and neither do devices
+    in memory.
     """
     return _NO_DISK.fullmatch(device) is None
 

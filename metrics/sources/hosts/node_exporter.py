@@ -29,7 +29,7 @@ from metrics.sources.source import OPEN_DEADLINE_S, Endpoint
 BOOT_TIME_S = "boot_time_s"
 UNAME = "uname"
 IDENTITY = frozenset({BOOT_TIME_S, UNAME})
-"""Readings that identify a machine. They are not part of a sample."""
+"""Readings that identify a machine, and that are not part of a sample."""
 _CLOCK_STEP_S = 2.0
 """Largest difference between two reported boot times of the same boot [s]."""
 
@@ -53,7 +53,7 @@ class Machine:
         return f"machine {self.name}, booted {booted:%Y-%m-%d %H:%M:%S} UTC"
 
     def is_before(self, other: Machine) -> bool:
-        """Whether the other machine is this machine after the same boot or a later boot."""
+        """Whether `other` has the name of this machine, and did not boot before this machine."""
         return self.name == other.name and other.booted_s >= self.booted_s - _CLOCK_STEP_S
 
 
@@ -131,7 +131,7 @@ class _Exporters:
         self.machines: frozenset[str] = frozenset()
 
     def _name(self, places: Sequence[tuple[str, str, tuple[int, ...]]]) -> None:
-        """Set the names of the hosts, given the host, the whole address and the brokers of each
+        """Set the names of the hosts. `places` has (host, whole address, broker ids) of each
         exporter.
         """
         hosts = [host for host, _, _ in places]
@@ -332,8 +332,8 @@ class ServedHosts(_Exporters):
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
-    """The readings of a host. The CPU times of all cores are added up, and partitions and tunnels
-    are omitted.
+    """The readings of a host, with each CPU time as the sum over all cores. Partitions of disks and
+    the kernel's templates for tunnels have no readings in the result.
 
     Args:
         values: readings of the scrape, with one value for each core.

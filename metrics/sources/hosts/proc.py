@@ -25,7 +25,8 @@ from metrics.sources.hosts.queues import Queues
 _PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
 _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
 """Name of the counter of the time for which a group was stopped → unit of this counter [s].
-Versions 2 and 1 of control groups have different names."""
+The counter is `throttled_usec` in version 2 of control groups, and `throttled_time` in version
+1."""
 
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
@@ -177,8 +178,8 @@ class LocalHost:
         self._write_back = self._settings()
 
     def with_log_dirs(self, log_dirs: Iterable[Path]) -> LocalHost:
-        """This host, which from now on also counts the disks of some log dirs, even if these disks
-        are of an omitted kind.
+        """Add the disks of some log dirs to the later samples, and return this host. A disk with a
+        log dir is counted even if `is_disk` is false for it.
         """
         self._log_disks = log_disks(log_dirs, self._sys)
         return self
@@ -236,7 +237,7 @@ class LocalHost:
         return {**found, **{f"{readings.LOG_DISK}:{each}": 1.0 for each in self._log_disks}}
 
     def _settings(self) -> dict[str, float]:
-        """The kernel's settings of write-back. They are read once."""
+        """The kernel's settings of write-back, which are read once for each `LocalHost`."""
         found = {}
         for name, (reading, unit) in _OF_WRITE_BACK.items():
             text = _proc_read(self._proc / "sys/vm" / name).strip()

@@ -110,7 +110,7 @@ class ServerApi:
             path: `labels` for the names of labels, or `label/NAME/values` for the values of the
                 label NAME.
             selector: a selector in braces, or an empty text for all series.
-            from_s: start of the time [s since the epoch].
+            from_s: time since which a series must have a sample [s since the epoch].
 
         Raises:
             ScrapeError: the server does not answer.

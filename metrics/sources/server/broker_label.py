@@ -21,8 +21,9 @@ class BrokerLabel:
     """The assignment of a label's values to brokers.
 
     Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
-    the broker's advertised host. A value that names the host may also contain a port. The name in
-    the value may be longer or shorter than the advertised name.
+    the broker's advertised host. A label's value that names the host may also contain a port. If no
+    value names the whole advertised host, a value belongs to the broker if both host names are
+    equal up to their first dot.
 
     Attributes:
         section: section of the cluster's file with these settings, for messages.
@@ -82,7 +83,7 @@ class BrokerLabel:
             )
         elif self.pattern is not None:
             expected = (
-                f"no value matches {self.section}.broker_pattern {self.pattern!r} with its id"
+                f"{self.section}.broker_pattern {self.pattern!r} finds the id {broker} in no value"
             )
         else:
             expected = "no value is the broker's id or names the broker's host"

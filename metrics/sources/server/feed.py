@@ -6,9 +6,9 @@ scrape for `STALE_INTERVALS` gets a sample with an error.
 
 The module also converts an answer of a server into pages of exporters, one page for each scrape. A
 server adds labels to the series of a page, such as `job` and `instance`. The server's own series
-`up` has only the added labels. Without the labels that the server added, a series has the same text
-as on the exporter's page. So the same code reads the pages of a server and the pages of an
-exporter.
+`up` has only the labels that the server adds. Without the labels that the server added, a series
+has the same text as on the exporter's page. So one code reads the pages of servers and of
+exporters.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def by_value(answer: Iterable[ServerSeries], label: str) -> dict[str, list[Serve
 def added_labels(series: Sequence[ServerSeries]) -> frozenset[str]:
     """The names of the labels that a server added to the series of one target.
 
-    The added labels are the labels of `up`. If the server does not store `up`, the labels that all
-    series have in common count as added.
+    The added labels are the labels of the series `up`. If the server does not store `up`, the
+    result has the labels that occur in all series of the target.
     """
     own = [each for each in series if each.labels.get(NAME) == UP] or series
     names = [frozenset(each.labels) for each in own]
@@ -134,8 +134,8 @@ LOOK_BACK_S = 300.0
 """A series counts as present on the server if it had a sample within this time before `open`
 [s]."""
 _OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
-"""`open` reads the pages of the scrapes in the longer of two past times: this number of scrape
-intervals, and this time [s]."""
+"""Two spans of time before `open`: the first as a number of scrape intervals, the second in
+seconds. `open` reads the pages of all scrapes in the longer span."""
 _NAMED_MAX = 6
 _LAG_S = 0.2
 """Initial estimate of the time between a scrape and its appearance in queries [s]."""
@@ -172,7 +172,7 @@ class FeedTarget:
         added: names of the labels that the server adds.
         last_s: time of the last delivered scrape on the server's clock [s since the epoch].
         pages: pages that `ServerFeed.open` read.
-        rules: readings of the target's series.
+        rules: rule set that assigns the target's series to readings.
     """
 
     value: str
@@ -316,15 +316,15 @@ class ServerFeed:
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """Value of the label → recent series of the selected targets, for the series with given
-        names.
+        """Value of the label that distinguishes the targets → recent series of this target whose
+        names match `names`.
         """
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
 
     def _current(self, series: Sequence[ServerSeries]) -> list[ServerSeries]:
-        """The series that still get samples. If no series gets samples, the result is the series
-        with the latest samples.
+        """The series that still get samples, as shown by the time since their last sample. The
+        result always contains the series with the latest sample.
         """
         newest_s = max((each.samples[-1][0] for each in series), default=0.0)
 
@@ -430,7 +430,7 @@ class ServerFeed:
 
         Args:
             target: the target.
-            rules: readings of the target's series.
+            rules: rule set that assigns the target's series to readings.
             span: a tuple of the first time [s since the epoch], the last time [s since the epoch],
                 and the step [s].
 
