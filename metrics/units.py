@@ -47,7 +47,7 @@ def _round(value: float, digits: int) -> float:
 
 
 def format_mb_per_s(mb_per_s: float | None) -> str:
-    """A rate without its unit, with three digits below 1,000: `0.123`, `1.23`, `12.3`, `1,234`."""
+    """A rate in MB/s without its unit, such as `0.123`, `1.23`, `12.3`, `123.4` or `1,234`."""
     if mb_per_s is None or not math.isfinite(mb_per_s):
         return UNKNOWN
     if mb_per_s == 0:
@@ -66,7 +66,8 @@ def format_megabytes(size_bytes: float | None) -> str:
 def format_beside(value: float, limit: float, digits: int = 2) -> str:
     """A value with enough digits to look different from a limit that is printed beside the value.
 
-    With a limit of 0.2, 0.1996 becomes `0.1996`, 0.05 becomes `0.05`, and 0.2 becomes `0.20`.
+    If the limit is 0.2, the value 0.1996 becomes `0.1996`, because `0.20` would look like the
+    limit. If the value is far from the limit, `digits` decimals are enough, such as `0.05`.
     """
     for more in range(digits, digits + 4):
         if float(f"{value:.{more}f}") != float(f"{limit:.{more}f}"):
@@ -83,13 +84,14 @@ def format_ms(duration_ms: float | None) -> str:
 
 
 def format_span(low: float, high: float, parts: int | None = None) -> str:
-    """An interval of loads such as `44 to 50`; below ten, such as `1.6 to 2.9`. The low end is
+    """An interval of loads, such as `44 to 50`, or `1.6 to 2.9` for loads below ten. The low end is
     rounded down, and the high end is rounded up.
 
     Args:
         low, high: the ends of the interval.
-        parts: number of rounding steps per unit, such as 100 for `2.63 to 2.79`. None means 10
-            steps for loads below ten and 1 step for other loads.
+        parts: number of rounding steps per unit of load, such as 100 for `2.63 to 2.79`. If `parts`
+            is None, ends are rounded to tenths if the high end is below ten, and to whole loads
+            otherwise.
     """
     parts = parts or (1 if high >= 10 else 10)
     # A value that differs from a step only by a rounding error counts as the step.

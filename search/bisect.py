@@ -15,7 +15,8 @@ class Bisection:
     """Halves the interval between the highest sustained and the lowest overloaded load.
 
     The first load is the middle of [0, load_start_max]. If this first load is sustained, the second
-    load is load_start_max. While the maximum is sustained, it is doubled, up to load_cap.
+    load is load_start_max. If load_start_max is also sustained, each next load is twice the highest
+    sustained load, up to load_cap, until a load is overloaded.
 
     Args:
         limits: bounds, resolution and repeats.

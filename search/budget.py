@@ -1,7 +1,7 @@
 """A search with a budget of trials, time and bytes. The search ends when the budget is used up.
 
-The search at each message size leaves a part of the budget for every later size. So a difficult
-size does not use up the budget of the other sizes.
+The search at each message size leaves a part of the budget for every later size. So a message size
+that needs many trials does not use up the budget of later message sizes.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from search.model import (
 
 _THE = "the budget of "
 KEPT = 0.75
-"""The remaining budget is divided equally among the sizes; each later size keeps this fraction of
-its equal share [ratio].
-"""
+"""While one message size is measured, each later message size keeps this fraction of its equal
+share of the remaining budget [ratio]. The equal share is the remaining budget, divided by the
+number of message sizes that are not finished."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,12 @@ class Budget:
         return None
 
     def part(self, before: Spent, later: int) -> Budget:
-        """The budget of one message size. Each later size keeps its part of the budget.
+        """The budget of the message size that is measured next. A part of the remaining budget is
+        kept for each message size that is measured later (see `KEPT`).
 
         Args:
-            before: cost of the run before this size.
-            later: number of later sizes.
+            before: cost of the run before the first trial at the message size.
+            later: number of message sizes that are measured later.
         """
 
         def cut(limit: float | None, used: float) -> int | None:
@@ -108,8 +109,9 @@ class Budgeted:
         budget: highest cost of the run, including `before`.
         before: cost of the run before this search.
         bytes_per_s: payload rate of one producer [B/s].
-        searched: selects the trials of the search, for example without windows of holds.
-        later: number of later sizes.
+        searched: function that takes all trials and returns the trials on which the result of the
+            search is based.
+        later: number of message sizes that are measured after this search.
     """
 
     def __init__(

@@ -1,38 +1,47 @@
 """The check at the end of a search whether the limit changed during the measurement.
 
 The cluster may change between the first and the last trial of a search. So `Checking` repeats an
-early load after the search has ended. This trial is the closing trial. Then `Checking` compares all
-trials over time. There are three results:
+early load after the search has ended. The repeat of an early load is the closing trial. After the
+closing trial, `Checking` compares all trials over time. There are three results:
 
-* No change: the result is final. The closing trial changes no bound.
-* A suspected change: up to `MORE_MAX` further closing trials at this load decide. Closing trials
-  count as trials of the search, so a bound that they contradict is measured again. The new result
-  is checked once more.
-* A change: only the trials after the change count. The search continues with these trials, and its
-  new result is also checked.
+* No change: the result of the search is final. The closing trial does not change the highest
+  sustained or the lowest overloaded load.
+* A suspected change: `Checking` repeats the load of the closing trial up to `MORE_MAX` more times.
+  These repeats also count as trials of the search. If repeats contradict a bound of the bracket,
+  the search measures this bound again. The new result of the search is checked once more.
+* A change: the search continues with only the trials after the change of the limit. The new result
+  of the search is also checked.
 
-The closing trial repeats the load of the sustained bound. This load is near the limit, and its
-reading is the most precise one. Readings of higher loads are less precise, because utilization
-hardly grows above the threshold. If readings contradict a bound, this bound is repeated first. If
-the trials have no reading, the bound that was measured earlier is repeated. If repeats confirm an
-overload that is newer than the sustained bound, the sustained bound is repeated next, because the
-limit may have fallen between the two trials.
+The closing trial usually repeats the highest sustained load. The highest sustained load is near the
+limit, and the utilization at this load shows the limit most precisely. The utilization at higher
+loads is less precise, because utilization hardly grows above the threshold. There are three
+exceptions:
 
-Closing trials are marked in the history, and each decision depends only on the history. So a
-resumed run makes the same decisions.
+* If utilizations contradict the verdict of one side of the bracket, the closing trial repeats the
+  load of this side.
+* If no trial at the highest sustained load shows a usable utilization, the closing trial repeats
+  the side of the bracket that was measured first.
+* If repeats confirm an overload that is newer than the highest sustained load, the next repeat is
+  at the highest sustained load. The limit may have fallen after the trial at the highest sustained
+  load.
 
-The probability of a change compares two hypotheses about the valid trials, oldest first: either one
-limit for all trials, or one limit before some trial and another limit from this trial on. The two
-limits differ by at least `LEAST`. As in `search.posterior`, each trial has its own limit, which is
-the limit times a random factor. The spread of this factor is unknown. A single reading may be an
-outlier, and a single verdict may be wrong by chance, so one trial that differs from the others is
-not a change. The model has a fine grid of limits, and coarse grids of the noise and of the curve's
-gain. The probability of each hypothesis is a sum over all grids.
+The history marks closing trials. Each decision depends only on the history, so a resumed run makes
+the same decisions as a run that was not interrupted.
 
-The first trials of a search are far from the limit, and the curve's form is unknown. So deviations
-from the curve do not distinguish a change of the limit from a curve of another form. A trial that
-repeats an early load distinguishes the two cases, because the curve has the same error in both
-trials.
+The probability of a change follows from two hypotheses about the valid trials, oldest first. The
+first hypothesis is one limit for all trials. The second hypothesis is one limit before some trial,
+and another limit from this trial on, where the limits differ by at least `LEAST`. As in
+`search.posterior`, the limit during each trial is the true limit times a random factor, whose
+spread (the noise) is unknown. A single utilization may be an outlier, and a single verdict may be
+wrong by chance, so one trial that differs from all other trials is not a change. The model has a
+fine grid of limits, a coarse grid of the noise, and a coarse grid of the gain of the curve of
+utilization against load. The probability of each of the two hypotheses is the sum over all limits,
+noises and gains of these grids.
+
+The first trials of a search are far from the limit, and the form of the curve of utilization
+against load is unknown. If a trial far from the limit does not fit the curve, either the limit
+changed or the curve has another form. A repeat of an early load shows whether the limit changed,
+because an error of the curve has the same effect on all trials of one load.
 """
 
 from __future__ import annotations
@@ -155,7 +164,8 @@ def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
 def _layers(
     trials: Sequence[TrialEvidence], curve: Curve, grid: Sequence[float]
 ) -> Iterator[tuple[float, list[list[float]]]]:
-    """(weight, likelihoods) for each noise and gain.
+    """A pair (weight, likelihoods of the trials) for each combination of a noise of `_NOISES` and a
+    gain of the curve.
 
     There is one row of likelihoods for each trial, with one value for each limit of the grid.
     """
@@ -188,10 +198,11 @@ def _row(trial: TrialEvidence, noise: float, gain: float, grid: Sequence[float])
 
 
 def _apart(row: Sequence[float]) -> list[float]:
-    """For each limit of the grid, the weighted mean of `row` over all limits at a distance of at
-    least `LEAST`.
+    """For each limit of the grid, the weighted mean of `row` over all other limits that differ from
+    this limit by at least `LEAST`.
 
-    Half of the weight is on limits at a distance of at most `NEAR`.
+    In the weighted mean for a limit, half of the weight is spread over the other limits that differ
+    from this limit by at most `NEAR`. The other half of the weight is spread over all other limits.
     """
     least, near, count = round(LEAST / _STEP), round(NEAR / _STEP), len(row)
     sums = [0.0] * near + list(accumulate(row, initial=0.0))
@@ -223,39 +234,44 @@ def _bell(away: float) -> float:
 
 
 MORE_MAX = 3
-"""Highest number of further closing trials if the first closing trial is suspicious."""
+"""Highest number of further repeats of an early load, if its first repeat suggests that the limit
+changed."""
 SUSPECT, SUSPECT_IF_APART = 0.12, 0.03
-"""Minimum probability of a change that requests further closing trials.
+"""After a repeat of an early load, the load is repeated again if the probability of a change of the
+limit is at least `SUSPECT` [ratio].
 
-The second value applies if the repeats differ from the early trial."""
+If the repeats of the load differ from the early trials of this load (see `APART`), a probability of
+at least `SUSPECT_IF_APART` is enough."""
 SUSPECT_BESIDE_OVERLOAD = 0.08
-"""This value replaces `SUSPECT` if repeats confirmed an overload that is newer than the sustained
-bound.
-"""
+"""This probability is enough instead of `SUSPECT` if repeats confirm an overload that was measured
+after the highest sustained load [ratio]."""
 APART = 0.055
-"""A change is possible only if the limit according to the repeats and the limit according to the
-early trials differ by at least this value [ln].
-"""
+"""Two groups of trials, such as the repeats and the early trials of a load, differ if the means of
+the limits that they show differ by more than this value [ln]."""
 SURE = 0.9
-"""Minimum probability of a change that is accepted without further trials."""
+"""A change of the limit is accepted without further trials if its probability is at least this
+value [ratio]."""
 CERTAIN = 0.99
-"""Minimum probability of a change that is accepted although readings near the limit are equal."""
+"""A change of the limit is accepted if its probability is at least this value, even if trials near
+the limit show equal limits before and after the change [ratio]."""
 LIKELY = 0.2
-"""Minimum probability of a change that is accepted after all further trials.
+"""After the last possible repeat of an early load, a change of the limit is accepted if its
+probability is at least this value [ratio].
 
-The value is low because repeats of one load agree with each other. The model allows noise of any
-size, so it underestimates the probability."""
+The value is low, because the model underestimates the probability of a change: the model also
+considers a noise that is larger than the small scatter of the repeats."""
 BY_THEMSELVES = 0.5
-"""If the probability of a change is at least this value before any closing trial, a closing trial
-is made."""
+"""If the trials of a search alone show a change of the limit with at least this probability, an
+early load is repeated to check the limit [ratio]."""
 NEAR_LIMIT = 0.2
-"""If the distance of a utilization from the utilization at the limit is below this value, the form
-of the curve has little effect [ln].
-"""
+"""A trial is near the limit if its utilization and the utilization at the limit differ by at most
+this value [ln]. Near the limit, the form of the curve of utilization against load has little effect
+on the limit that a trial shows."""
 CHANGES_MAX = 3
 """Number of changes after which a result is no longer checked."""
 INVALID_MAX = 2
-"""Number of INVALID closing trials in a row after which the result is not checked."""
+"""Number of INVALID repeats of an early load in a row, after which no further repeat checks the
+result of a search."""
 
 
 @dataclass(frozen=True)
@@ -264,15 +280,16 @@ class CheckedHistory:
 
     Attributes:
         start: position of the first trial after the last change.
-        plain: number of trials at the beginning of the history that count as trials of the search,
-            including closing trials.
+        plain: number of trials at the beginning of the history among which repeats that checked the
+            limit also count as trials of the search.
         changes: the changes, oldest first.
-        found: the evidence of a further change after the last change; None if there are no closing
-            trials.
-        is_suspicious: True if further closing trials are needed because of `found`.
-        is_checked: True if the present result needs no further closing trial.
-        looks: number of checks that found no change and whose closing trials count as trials of the
-            search.
+        found: the most probable change of the limit in the trials from `start` on; None if no
+            repeat has checked the limit since `start`.
+        is_suspicious: True if `found` is so probable that a load must be repeated to check the
+            limit again.
+        is_checked: True if the present result was checked for a change of the limit.
+        looks: number of checks that repeated a load at least twice and found no change of the
+            limit.
     """
 
     start: int = 0
@@ -285,15 +302,17 @@ class CheckedHistory:
 
 
 class Checking:
-    """A searcher whose result is checked for a change of the limit.
+    """A searcher whose result is checked for a change of the limit. A closing trial is a repeat of
+    an early load for this check.
 
     Args:
-        searcher: finds the limit from the trials, without closing trials.
+        searcher: finds the limit from the trials, without the repeats that only check the limit.
         guide: converts readings to distances from the limit.
         words: the unit of a load in words.
-        is_first: False if another goal requests the first closing trial.
-        answer: the trials and the result of a search that has ended; None for a search that has
-            not ended.
+        is_first: False if the searcher of another goal requests the first repeat of an early load
+            that checks the limit.
+        answer: the trials and the result of a search that has ended; None for a search that has not
+            ended.
     """
 
     def __init__(
@@ -312,7 +331,9 @@ class Checking:
         self._known: tuple[tuple[Observation, ...], CheckedHistory] = ((), CheckedHistory())
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's decision or, after the end of its search, a closing trial."""
+        """The searcher's decision or, if the search has ended, a repeat of an early load that
+        checks the limit.
+        """
         split = self._split(history)
         decision = self._decided(history, split)
         if isinstance(decision, Measure):
@@ -332,11 +353,11 @@ class Checking:
         return Measure(load, reason, checks=True)
 
     def unchecked(self, history: Sequence[Observation], why: str) -> Decision:
-        """The decision if no further closing trial is possible.
+        """The decision if no further repeat of a load is possible to check the limit.
 
         Args:
             history: all trials, oldest first.
-            why: the reason why no further closing trial is possible, as a clause.
+            why: the reason why no further repeat is possible, as a clause.
         """
         split = self._split(history)
         decision = self._decided(history, split)
@@ -346,11 +367,13 @@ class Checking:
         return decision if isinstance(decision, Measure) else self._ended(decision, split)
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The trials since the last change, without closing trials."""
+        """The trials since the last change of the limit, without the repeats that only check the
+        limit.
+        """
         return self._searched(history, self._split(history))
 
     def changes(self, history: Sequence[Observation]) -> tuple[Change, ...]:
-        """The changes of the limit in these trials, oldest first."""
+        """The changes of the limit in `history`, oldest first."""
         return self._split(history).changes
 
     def interval(self, history: Sequence[Observation]) -> Interval | None:
@@ -358,7 +381,9 @@ class Checking:
         return self._searcher.interval(self.searched(history))
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Number of remaining trials if the closing trial finds no change."""
+        """Number of remaining trials if the check at the end of the search finds no change of the
+        limit.
+        """
         split = self._split(history)
         is_answered = not isinstance(self._decided(history, split), Measure)
         searched = self._searched(history, split)
@@ -373,7 +398,7 @@ class Checking:
         return self._searcher.decide(searched)
 
     def _trials_wanted(self, history: Sequence[Observation], split: CheckedHistory) -> bool:
-        """True if the result needs a first or a further closing trial."""
+        """True if a repeat of an early load must check the result of the search."""
         is_new = _is_answered_anew(history, split)
         if (split.is_checked and not is_new) or len(split.changes) >= CHANGES_MAX:
             return False
@@ -394,7 +419,9 @@ class Checking:
         return split
 
     def _checked(self, history: tuple[Observation, ...], split: CheckedHistory) -> CheckedHistory:
-        """The split after one more closing trial, the last trial of `history`."""
+        """The split of `history`, whose last trial is a new repeat that checks the limit. `split`
+        is the split before this repeat.
+        """
         positions = [
             position
             for position in range(split.start, len(history))
@@ -427,8 +454,8 @@ class Checking:
         return CheckedHistory(change.since, len(history), (*split.changes, change))
 
     def _is_suspicious(self, trials: Sequence[Observation], found: Change, checks: int) -> bool:
-        """True if a change is probable. The result is also True if a change is possible and the
-        repeats do not contradict the change.
+        """True if a change of the limit is so probable that a load must be repeated again. A lower
+        probability is enough if the repeats of the load support a change of the limit.
         """
         if found.probability >= SUSPECT or found.probability < SUSPECT_IF_APART:
             return found.probability >= SUSPECT
@@ -444,11 +471,11 @@ class Checking:
         return was_read and checks == 1
 
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
-        """The minimum probability at which a change is accepted.
+        """The minimum probability at which a change of the limit is accepted.
 
-        The minimum is higher if readings near the limit and at the repeated load do not differ. If
-        these readings do not differ, only trials far from the limit indicate a change, and an
-        unknown form of the curve can also explain these trials.
+        The minimum probability is higher if trials near the limit and at the repeated load show
+        equal limits before and after the change. A change that only trials far from the limit show
+        is doubtful, because a curve of another form can also explain such trials.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -462,8 +489,9 @@ class Checking:
         return LIKELY if known else BY_THEMSELVES
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
-        """The distance between the limit according to the repeats of a load and the limit according
-        to its early trials [ln]; None if there are no readings.
+        """The difference between the limit that the repeats of a load show and the limit that the
+        early trials of this load show [ln]; None if the repeats or the early trials have no usable
+        utilization.
         """
         load = trials[-1].load
         shown = [
@@ -473,8 +501,8 @@ class Checking:
         return _difference(shown[:-checks], shown[-checks:])
 
     def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
-        """For each trial: the limit according to its reading [ln], and its utilization divided by
-        the utilization at the limit [ln]; None for a trial without a reading.
+        """For each trial, the pair (ln of the limit that the trial's utilization shows, ln of
+        (utilization / utilization at the limit)); None for a trial without a usable utilization.
         """
         curve = self._guide.curve_by_overloads(trials)
         return [
@@ -495,8 +523,9 @@ class Checking:
         return tuple(counted)
 
     def _load(self, history: Sequence[Observation], split: CheckedHistory, bracket: Bracket) -> int:
-        """The load of the next closing trial: the load of earlier closing trials, or else the most
-        precise bound.
+        """The load of the next repeat that checks the limit. If there are earlier repeats, the load
+        is usually their load. The load of the first repeat is the side of the bracket that shows
+        the limit most precisely.
         """
         valid = _valid(self._searched(history, split))
         begun = _valid([seen for seen in history[split.plain :] if seen.checks])
@@ -531,16 +560,17 @@ class Checking:
 
 
 def _valid(trials: Iterable[Observation]) -> list[Observation]:
-    """The trials that are not INVALID, without windows of holds."""
+    """The trials that are not INVALID and not windows of holds (loads that confirm a limit)."""
     return [each for each in trials if each.verdict is not Verdict.INVALID and not each.held]
 
 
 def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool:
-    """True if closing trials confirm an overload that is newer than the lower sustained bound.
+    """True if repeats confirm an overload that was measured after the highest sustained load below
+    it.
 
     Args:
         trials: valid trials, oldest first.
-        checks: number of closing trials at the end of `trials`.
+        checks: number of trials at the end of `trials` that repeat a load to check the limit.
     """
     early, repeats = trials[:-checks], trials[-checks:]
     load = repeats[-1].load
@@ -561,7 +591,9 @@ def _difference(one: Iterable[float | None], other: Iterable[float | None]) -> f
 
 
 def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> bool:
-    """True if the first closing trials changed the result and the new result is not checked yet."""
+    """True if the first check led to a new result of the search, and the new result is not checked
+    yet.
+    """
     if split.looks != 1:
         return False
     newer = history[split.plain :]
@@ -572,7 +604,7 @@ def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> 
 
 
 def _are_invalid(history: Sequence[Observation]) -> bool:
-    """True if too many closing trials in a row were INVALID."""
+    """True if too many of the repeats that check the limit were INVALID in a row."""
     checks = [seen for seen in history if seen.checks]
     return bool(checks) and invalid_in_a_row(checks) >= INVALID_MAX
 

@@ -2,27 +2,28 @@
 
 A search finds a limit with short trials, and brokers rest between trials. During a longer load,
 segments roll, retention deletes records, the kernel writes pages back, and the JVM collects old
-heaps. So `Confirming` requests a series of windows at the limit that a search found. Brokers do not
-rest between these windows. The hold is judged by all of its windows:
+heaps. So `Confirming` requests a hold at the limit that a search found. A hold is a series of
+windows without a rest of the brokers between the windows. The hold is judged by all of its windows:
 
-* A hold *fails* if more than half of its windows are overloaded, or as soon as more than three
-quarters of the windows in a stretch are overloaded. A stretch is a row of successive windows. The
-length of a stretch is a quarter of the hold's windows, but at least 3 and at most 15 windows. Every
-load near the limit has single overloaded windows, so single windows decide nothing. A lasting
-change is detected soon.
-* After a failed hold, a new search begins at lower loads. Earlier sustained loads no longer count,
-  because the brokers have changed. The new search starts from the overloads of the hold, and their
-  readings guide it.
-* A hold that has not failed is not a trial of the search, so its windows do not change a bound.
+* A hold *fails* if more than half of its windows are overloaded. A hold also fails as soon as more
+  than three quarters of the windows in a stretch are overloaded. A stretch consists of successive
+  windows: a quarter of the windows of the whole hold, but at least 3 and at most 15 windows. At any
+  load near the limit, a few windows are overloaded by chance, so a few overloaded windows do not
+  make a hold fail. A stretch soon shows an overload that lasts.
+* After a failed hold, a new search begins at lower loads. Loads that were sustained before the hold
+  no longer count, because the brokers have changed. The new search starts from two overloaded
+  windows of the failed hold, and the utilization in these windows helps to choose the next load.
+* The windows of a hold that has not failed are not trials of the search, so they do not change the
+  bracket.
 
-Windows of holds are marked in the history, and each decision depends only on the history. So a
-resumed run makes the same decisions.
+The history marks the windows of holds. Each decision depends only on the history, so a resumed run
+makes the same decisions as a run that was not interrupted.
 
 The steady limit is the highest load whose data the disks can write. The burst limit may be higher,
-because during a burst
-the page cache absorbs a part of the data. `next_hold` chooses one load after the other, beginning
-with the burst limit. A hold either proves that disks write the whole load, or shows the share of
-the load that disks write. The next load follows from this share.
+because during a burst the page cache absorbs a part of the data. `next_hold` chooses one load after
+the other, beginning with the burst limit. A hold either proves that disks write all data of the
+load, or shows the share of the data that disks write. The load of the next hold follows from the
+share of the data that disks write.
 """
 
 from __future__ import annotations
@@ -68,9 +69,9 @@ class Confirmation:
 
     @classmethod
     def lasting(cls, duration_s: float | None, window_s: float) -> Confirmation:
-        """The plan for a hold that has at least the given duration [s].
+        """The length of a hold that lasts at least `duration_s` [s], in windows of `window_s` [s].
 
-        The duration None disables holds.
+        If `duration_s` is None, limits are not confirmed by holds.
         """
         return cls(math.ceil(duration_s / window_s - 1e-9) if duration_s else 0, window_s)
 
@@ -138,13 +139,15 @@ class Hold:
 
 @dataclass(frozen=True)
 class SplitHistory:
-    """A history, split into trials of the search and holds.
+    """A history, split into the trials of the search, and the holds (long loads that confirm a
+    limit).
 
     Attributes:
         searched: the trials of the present search.
         failed: the failed holds at limits of this goal, oldest first.
-        last: the latest hold after `failed` that has not failed; None if there is no such hold.
-        is_under_way: True if the history ends with a window of `last`.
+        last: the latest hold that has not failed, if it is newer than all holds in `failed`; None
+            if there is no such hold.
+        is_under_way: True if the history ends with a window of the hold in `last`.
     """
 
     searched: tuple[Observation, ...]
@@ -154,9 +157,10 @@ class SplitHistory:
 
 
 def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHistory:
-    """Split the history of one point into trials of the search and holds.
+    """Split the history of one message size into the trials of the search, and the holds (long
+    loads that confirm a limit).
 
-    If a hold is above this goal's limit, another goal requested the hold, and it is ignored.
+    A failed hold above the limit of this goal is ignored, because another goal requested this hold.
     """
     split = SplitHistory(())
     for (is_held, load), group in groupby(
@@ -179,10 +183,11 @@ def split_history(history: Sequence[Observation], plan: Confirmation) -> SplitHi
 
 
 class Confirming:
-    """A searcher whose limit is confirmed by a hold.
+    """A searcher whose limit is confirmed by a hold, which is a long load at the limit.
 
     Args:
-        searcher: finds the limit from the trials and from the overloads of failed holds.
+        searcher: finds the limit from the trials and, after a failed hold, from overloaded windows
+            of this hold.
         limits: bounds, resolution and repeats of the searcher.
         plan: length of the hold at each limit.
     """
@@ -194,7 +199,9 @@ class Confirming:
         self._known: tuple[tuple[Observation, ...], Decision] | None = None
 
     def decide(self, history: Sequence[Observation]) -> Decision:
-        """The searcher's decision or, after the end of its search, a window of a hold."""
+        """The searcher's decision or, if the search has found a limit, the next window of the long
+        load that confirms this limit.
+        """
         split = split_history(history, self._plan)
         decision = self._decided(split.searched)
         if isinstance(decision, Measure) and split.failed and len(split.searched) == 2:
@@ -220,7 +227,7 @@ class Confirming:
         return self._searcher.interval(split_history(history, self._plan).searched)
 
     def trials_left(self, history: Sequence[Observation]) -> int:
-        """Number of remaining trials if the present or the next hold does not fail."""
+        """Number of remaining trials, including windows of holds, if no further hold fails."""
         split = split_history(history, self._plan)
         left = self._searcher.trials_left(split.searched)
         last = split.last
@@ -271,15 +278,13 @@ def describe_failure(hold: Hold) -> str:
 REPEATS_MAX = 1
 """Number of repeats of an INVALID hold."""
 MARGIN = 0.97
-"""The next hold has this share of the load that disks wrote [ratio]. The share is below 1, because
-a disk at its limit cannot catch up.
-"""
+"""Load of the next hold, divided by the load whose data the disks wrote in the last hold [ratio].
+The ratio is below 1, because a disk at its limit cannot catch up."""
 STEP_DOWN = 0.8
-"""If a hold was overloaded although disks wrote its load, the next hold has this share of its load
-[ratio].
-"""
+"""Load of the next hold, divided by the load of the last hold, if the last hold was overloaded for
+another reason than slow disks [ratio]."""
 LEAST = 0.05
-"""The next hold has at least this share of the last hold's load [ratio]."""
+"""Smallest load of the next hold, divided by the load of the last hold [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -289,9 +294,9 @@ class SteadyHold:
     Attributes:
         load: the load of the hold.
         is_valid: False if the hold was INVALID. An INVALID hold gives no evidence.
-        is_proven: True if disks wrote the load.
-        written_share: share of the load that disks wrote [ratio]; None if another reason shows that
-            the load is not steady.
+        is_proven: True if the hold proves that the disks write all data of the load.
+        written_share: share of the load's data that the disks wrote [ratio]; None if the load is
+            too high for another reason than slow disks.
     """
 
     load: int
@@ -305,7 +310,7 @@ def next_hold(burst: int, holds: Sequence[SteadyHold]) -> int | None:
 
     Args:
         burst: the burst limit.
-        holds: the holds so far, oldest first.
+        holds: the earlier holds (long loads) of the search for the steady limit, oldest first.
     """
     if not holds:
         return burst if burst >= 1 else None

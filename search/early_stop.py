@@ -1,21 +1,23 @@
 """The rule that ends a trial as soon as the trial's verdict is almost certain.
 
-A trial of n slices is judged by the mean of each indicator over all slices. After k slices with
-mean m and standard deviation s, the mean of all n slices is expected to be m with a variance of
-s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation of neighboring slices. The trial may end if,
-at the configured error rate, this mean cannot cross the threshold any more. The error rate is
-divided equally among all checks (Bonferroni), because each further check can end the trial by
-chance. The second half of the slices is also judged separately, because an indicator may drift. If
-an indicator is a share of samples, such as the share of samples with ISR changes, the samples are
-counted. The trial may end if the remaining samples cannot change the verdict. If an indicator is a
-stock, such as the number of waiting records, the load is overloaded if the stock is above its limit
-and still grows. The load is sustained if the stock stays below half of its limit.
+A trial is cut into n slices of equal length, and its verdict follows from the mean of each
+indicator over all slices. After k slices with mean m and standard deviation s, the mean of all n
+slices is expected to be m with a variance of s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation
+of neighboring slices. At the configured error rate, the trial may end if the mean of all n slices
+can no longer cross the indicator's threshold. The error rate is divided equally among all checks
+(Bonferroni), because each further check can end the trial by chance. The second half of the slices
+is also judged separately, because an indicator may drift. If an indicator is a share of samples,
+such as the share of samples with ISR changes, the samples are counted. The trial may end if the
+remaining samples cannot change the verdict. A stock, such as the number of waiting records, shows
+an overload if the stock is above its limit and still grows. A stock shows a sustained load if the
+stock stays below half of its limit.
 
-If a load is far above the limit, `is_far_beyond` ends its warm-up early. The rule then judges its
-window like any other window.
+If a load is far above the limit, `is_far_beyond` ends the warm-up of the trial early. After an
+early end of the warm-up, the rule judges the window of the trial as usual.
 
 The error rate is the probability that the early verdict differs from the verdict of the whole
-trial. A test checks it in simulation, with a correlation of slices of up to 0.5.
+trial. A test checks the error rate with simulated trials, whose neighboring slices have a
+correlation of up to 0.5.
 """
 
 from __future__ import annotations
@@ -39,8 +41,9 @@ LASTING_SHARE = 0.5
 FEWEST = 4
 """Minimum number of slices from which the scatter of the slices is computed."""
 SETTLED_S, SHORTFALL_S = 1.0, 3.0
-"""The first value is the time at the start of a load that is not judged. The second value is the
-time for which too few records must be acknowledged [s]."""
+"""`SETTLED_S` is the time at the start of a load in which acknowledged records are not judged [s].
+`SHORTFALL_S` is the minimum time for which brokers must acknowledge too few records, before the
+load counts as far above the limit [s]."""
 FAR_BEYOND = 0.8
 """If the acknowledged share of a load is below this value, the load is far above the limit
 [ratio]."""
@@ -68,12 +71,12 @@ class Progress:
 
     Attributes:
         planned: number of slices of the whole trial.
-        means: indicator → its utilization in each slice so far (1 is the threshold). The trial is
-            judged by the mean over all slices.
-        shares: indicator → (whether each slice so far is overloaded, the share of all slices above
-            which the trial is overloaded [ratio]).
-        stocks: indicator → the stock at the end of each slice so far, divided by the stock that is
-            allowed at the end of the trial (1 is the threshold).
+        means: indicator → its utilization in each slice so far (1 is the threshold). The verdict
+            follows from the mean utilization over all slices of the trial.
+        shares: indicator → (one value for each slice so far, True if the slice is overloaded; share
+            of overloaded slices above which the whole trial is overloaded [ratio]).
+        stocks: indicator → amount that waits at the end of each slice so far, such as a number of
+            records, divided by the amount that may wait at the end of the trial [ratio].
         known_at_end: True if an indicator is known only after the trial; the trial then cannot end
             early as SUSTAINED.
     """
@@ -119,13 +122,13 @@ class StopRule:
         return Verdict.SUSTAINED if is_sustained else None
 
     def has_lasted(self, span: Progress) -> bool:
-        """True if the slices of a finished span show an overload that lasted.
+        """True if the slices of a time span that is over show an overload that lasted.
 
-        An indicator that is a share counts only if more than half of its slices are overloaded,
-        even if its limit is lower.
+        An indicator in `shares` counts as overloaded only if more than half of its slices are
+        overloaded, even if the indicator's own limit is below one half.
 
         Args:
-            span: the slices of the span, with the indicators that were read.
+            span: the slices of the time span, with the indicators that were read.
         """
         seen = replace(
             span,
@@ -164,7 +167,9 @@ def _slices(progress: Progress) -> int:
 
 
 def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict | None:
-    """The verdict from the mean of all slices at the end of the trial; None if not certain yet."""
+    """The verdict of the whole trial from the mean of all slices; None if the verdict is not
+    certain yet.
+    """
     done = len(values)
     correlation = min(_CORRELATION_MOST, max(_CORRELATION_LEAST, _correlation(values)))
     spread = math.sqrt(
@@ -183,7 +188,9 @@ def _side_of_mean(values: Sequence[float], planned: int, tail: float) -> Verdict
 
 
 def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdict | None:
-    """The verdict from the share of all slices at the end of the trial; None if not certain yet."""
+    """The verdict of the whole trial from the share of overloaded slices; None if the verdict is
+    not certain yet.
+    """
     counted = sum(against)
     if counted > limit * planned:
         return Verdict.OVERLOADED
@@ -193,7 +200,9 @@ def _side_of_share(against: Sequence[bool], limit: float, planned: int) -> Verdi
 
 
 def _side_of_stock(levels: Sequence[float], tail: float) -> Verdict | None:
-    """The verdict from the stock at the end of the trial; None if not certain yet."""
+    """The verdict of the whole trial from the amount that waits, such as a number of records; None
+    if the verdict is not certain yet.
+    """
     later = levels[len(levels) // 2 :]
     if max(later) <= _STOCK_LOW:
         return Verdict.SUSTAINED

@@ -42,11 +42,12 @@ class Curve:
     """The growth of utilization with load on a cluster.
 
     Attributes:
-        gain: 1/p, if utilization is proportional to load^p. Real brokers had gains of 0.36, 0.75
-            and 1.08.
+        gain: 1/p, if utilization is proportional to load^p. Measured on real brokers, `gain` was
+            0.36, 0.75 or 1.08.
         gain_spread: standard deviation of `gain`.
-        at_limit: the smooth utilization at the limit: 1 if the limiting resource has a smooth
-            indicator, and less than 1 if another resource is the limit.
+        at_limit: highest utilization of the indicators in `Signals.smooth` at the limit [ratio].
+            The value is 1 if the limiting resource has an indicator in `Signals.smooth`, and less
+            than 1 if it has none.
         at_limit_spread: standard deviation of ln `at_limit`.
     """
 
@@ -117,7 +118,7 @@ def readable_max(curve: Curve) -> float:
 def readings(
     history: Iterable[Observation], signals: Signals, curve: Curve, noise: float
 ) -> list[LoadEquation]:
-    """The equations that follow from the smooth utilizations of trials.
+    """The equation for the limit that follows from the utilization in each trial.
 
     `noise` is the scatter of the limit from trial to trial.
     """
@@ -139,7 +140,9 @@ def readings(
 
 
 def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
-    """The equations that follow from the delivered shares of overloaded trials."""
+    """The equation for the limit that follows from the share of the load that brokers acknowledged,
+    for each overloaded trial in which this share shows the limit.
+    """
     found = []
     for seen in history:
         share = signals.delivered(seen)
@@ -178,9 +181,9 @@ def solve(equations: Sequence[LoadEquation], prior: Prior | None, curve: Curve) 
 def below(estimate: Estimate, bound: float) -> Estimate:
     """The estimate under the condition that the limit is lower than `bound`.
 
-    The result is the mean and the variance of the normal distribution truncated at `bound` (N. L.
-    Johnson, S. Kotz and N. Balakrishnan, Continuous Univariate Distributions 1, 1994, section
-    13.10).
+    The result is the mean and the variance of the normal distribution truncated at `bound`. The
+    book "Continuous Univariate Distributions 1" by Johnson, Kotz and Balakrishnan (1994) derives
+    the formulas in section 13.10.
     """
     spread = max(estimate.spread, 1e-6)
     away = (math.log(bound) - math.log(estimate.load)) / spread
@@ -196,10 +199,11 @@ def below(estimate: Estimate, bound: float) -> Estimate:
 
 
 def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:
-    """Birge's ratio of the equations, at least 1, and close to 1 for few equations.
+    """Birge's ratio of the equations for the limit: their scatter divided by the scatter that their
+    errors explain. The ratio is at least 1, and close to 1 for few equations.
 
-    R. T. Birge, Phys. Rev. 40, 207 (1932): if measurements scatter more than their errors, the
-    errors are too small by a factor, the root of the reduced chi-square.
+    If measurements scatter more than their errors, the errors are too small by a factor (Birge,
+    Phys. Rev. 40, 207, 1932). This factor is the root of the reduced chi-square.
     """
     residuals = (
         (log_limit + equation.slope * gain - equation.log_load) / equation.spread

@@ -20,8 +20,8 @@ from search.model import Done, Observation, Verdict
 from search.signals import HANDLER_IDLE
 
 TYPICAL_TRIALS = 4
-"""Expected number of trials at a message size that has not begun. It is the mean of a benchmark,
-rounded up."""
+"""Expected number of trials at a message size that has no trial yet. This number is the mean number
+of trials for each message size in a benchmark, rounded up."""
 IDLE_MIN, ACHIEVED_MIN = 0.20, 0.99
 """A simulated trial is overloaded if its idle fraction is below the first value or its acknowledged
 share is below the second value [ratio]."""
@@ -41,7 +41,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The cost of a line.
+    """The cost of the measurement of a boundary line.
 
     Attributes:
         trials: number of trials.
@@ -60,7 +60,7 @@ class Forecast:
 
 def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
     """Simulate the measurement of a boundary line, and return the cost of the measurement. Equal
-    lines have equal forecasts.
+    arguments give equal forecasts.
 
     Args:
         line: the plan of the line, with its budget.
@@ -91,7 +91,9 @@ def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
 
 
 def _closing(line: Line, points: Sequence[FinishedPoint], trial_s: float) -> Spent:
-    """The cost of the closing trial. This trial is at the message size that was measured first."""
+    """The cost of the closing trial, which repeats an early load to check whether the limit
+    changed. The closing trial is at the message size that was measured first.
+    """
     answered = [point for point in points if isinstance(point.result, Done)]
     if not answered or line.is_used_up(points):
         return Spent()

@@ -26,34 +26,40 @@ DOUBT = 2.5
 """A verdict is doubtful if the distance between its load and the estimate is above this value
 [standard deviations]."""
 SHORT = -0.8
-"""A result is accepted if the logarithm of the estimate, reduced by one resolution, divided by the
-result is at most this value [multiples of the noise].
-"""
+"""A result (the highest sustained load) is accepted if ln(estimate · (1 - resolution) / result) is
+at most this value times the noise."""
 CEILING_SPREAD = 0.05
 """Error of the utilization at the limit if this utilization is read from overloads [standard
 deviation of the logarithm]."""
 STEP_DOWN = 3.0
-"""Saturated overload over the next load, without other evidence [ratio].
+"""If brokers had almost no idle time in an overload, and there is no other evidence, the next load
+is the overloaded load divided by this value [ratio].
 
-Saturated brokers deliver one to eight times their limit, so this is about the middle."""
+Brokers without idle time acknowledge one to eight times the load of their limit, so this value is
+about the geometric mean of one and eight."""
 STEP_SHORT = 2.0
-"""After a saturated overload, the next load is the delivered load divided by this value [ratio]."""
+"""If brokers had almost no idle time and acknowledged clearly less than the overloaded load, the
+next load is the acknowledged load divided by this value [ratio]."""
 LEAP = 4.0
 """After a load at which brokers are almost idle, the next load is higher by this factor [ratio]."""
 DOUBTFUL_USE = 0.8
 """An overload is doubtful if its utilization divided by the utilization at the limit is below this
 value [ratio]."""
 OTHER_RESOURCE = 0.1
-"""Prior probability that the limiting resource has no smooth reading [ratio]."""
+"""Prior probability that the limiting resource has no indicator that grows smoothly with the load
+[ratio]."""
 SIMILAR = 1.1
 """Two utilizations count as equal if the larger one divided by the smaller one is at most this
 value [ratio]."""
 HINT_ERROR = 0.15
-"""Error of a reading during the warm-up of brokers [standard deviation of the load's logarithm]."""
+"""Error of a limit that is estimated from the utilization during the warm-up of brokers [standard
+deviation of ln of the limit]."""
 CONTRADICTIONS_MIN = 3
-"""Minimum number of later trials that contradict a bound before the bound is doubtful.
+"""A bound from a single trial is doubtful if all later trials contradict the bound, and there are
+at least this number of later trials.
 
-Applies to a bound from a single trial."""
+The number is used only if utilizations and neighboring message sizes give no estimate of the limit.
+"""
 
 
 @dataclass(frozen=True)
@@ -68,13 +74,14 @@ class Guide:
         noise: assumed scatter of the limit from trial to trial, as a relative standard deviation
             [ratio].
         words: the unit of a load in words.
-        odds: odds of noise and gain from finished sizes, for the interval; None if there are no
-            finished sizes.
-        hint: the reading of a warm-up load; None if there is no such reading. The hint determines
-            the first load, but it is not a bound.
-        states_interval: False if results need no interval, for example in a forecast. Intervals
-            need two thirds of the computing time. Without `Limits.interval_max`, loads do not
-            depend on intervals.
+        odds: odds of each noise (scatter of the limit) and each gain of the curve, according to the
+            trials at finished message sizes; None if no size is finished. `odds` is used to compute
+            the interval of the limit.
+        hint: the observation of a warm-up load; None if there is no such observation. The hint
+            determines the first load, but the hint is not a bound.
+        states_interval: False if results need no interval, for example in a forecast. A search
+            without intervals takes a third of the computing time, and chooses the same loads if
+            `Limits.interval_max` is None.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -87,10 +94,11 @@ class Guide:
     states_interval: bool = True
 
     def with_hint(self, seen: Observation) -> Guide:
-        """The guide with the reading of a warm-up load. The reading is evidence but does not set a
-        bound.
+        """A copy of this guide that also uses the utilization at a warm-up load as evidence. The
+        utilization at a warm-up load does not set a bound.
 
-        The reading has a lower weight than a trial, because brokers may not be warm yet.
+        The utilization at a warm-up load has a lower weight than the utilization in a trial,
+        because brokers may not be warm yet.
         """
         used = self.signals.highest(seen)
         if used is None:
@@ -111,20 +119,22 @@ class Guide:
         )
 
     def expectation(self, trials: Trials) -> Estimate | None:
-        """The estimate of the limit from smooth readings and from neighboring sizes. Verdicts are
-        not used.
+        """The estimate of the limit from the utilization in trials, and from the limits of
+        neighboring message sizes. Verdicts are not used.
 
-        The prediction from neighbors is ignored if it contradicts the readings.
+        The prediction from neighboring sizes is ignored if the utilization in trials contradicts
+        it.
         """
         curve = self.curve_of(trials.history)
         return self._solved(self._readings(trials, curve), self.prior, curve)
 
     def _readings(self, trials: Trials, curve: Curve) -> list[LoadEquation]:
-        """The equations from the readings of credible trials.
+        """The equations for the limit that follow from the utilization in credible trials.
 
-        The cause of a wrong verdict (a stall, a cold JVM) also affects the reading. So if other
-        trials at the same load outvote a trial, and its reading differs from their readings, the
-        trial is ignored. If the readings are similar, the trial counts.
+        The cause of a wrong verdict (a stall, a cold JVM) also affects the utilization. So a trial
+        is ignored if other trials at the same load outvote the trial and had another utilization. A
+        trial that is outvoted is still used if the other trials at the same load had a similar
+        utilization.
         """
         believed: dict[int, list[float]] = {}
         for seen in trials.history:
@@ -145,11 +155,12 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve. The curve's utilization at the limit is reduced if a saturated overload had a
-        lower utilization.
+        """The curve of utilization against load. If brokers acknowledged far less than the offered
+        load in an overload, and their utilization was clearly below `curve.at_limit`, this
+        utilization replaces `curve.at_limit`.
 
-        The overload is ignored if a sustained trial had a higher utilization, because the overload
-        was then a stall.
+        An overload is ignored if a sustained trial had a higher utilization, because a stall
+        probably caused the overload.
         """
         found = [self.signals.ceiling(seen) for seen in history]
         ceiling = min((used for used in found if used is not None), default=1.0)
@@ -170,7 +181,9 @@ class Guide:
     def _solved(
         self, found: Sequence[LoadEquation], prior: Prior | None, curve: Curve
     ) -> Estimate | None:
-        """The solution of the equations. The prior is ignored if the equations contradict it."""
+        """The solution of the equations for the limit. The prior is ignored if the equations for
+        the limit contradict it.
+        """
         if prior is not None and found:
             alone = solve(found, None, curve)
             if alone is not None and abs(math.log(alone.load / prior.load)) > DOUBT * math.hypot(
@@ -204,15 +217,19 @@ class Guide:
         return Interval(0.0, float(bracket.overloaded))
 
     def evidence(self, history: Sequence[Observation]) -> Odds:
-        """The odds of noise and gain according to the trials of one point."""
+        """The odds of each noise (scatter of the limit) and each gain of the curve, according to
+        the trials at one message size.
+        """
         return evidence(history, self.signals, self._curve_believed(Trials(history)))
 
     def curve_by_overloads(self, history: Sequence[Observation]) -> Curve:
-        """The most probable curve. The curve's utilization at the limit is reduced if handlers were
-        idle in overloads.
+        """The most probable curve of utilization against load. If utilization was low in most
+        overloads, the median utilization of the overloads replaces the curve's utilization at the
+        limit.
 
-        At least two overloads are needed, because a single verdict may be wrong by chance. If
-        handlers are idle in most overloads, another resource is the limit.
+        At least two overloads are needed, because a single verdict may be wrong by chance. A low
+        utilization in most overloads means that a resource without a smooth indicator limits the
+        brokers.
         """
         curve = self._curve_believed(Trials(history))
         overloads = [seen for seen in history if seen.verdict is Verdict.OVERLOADED]
@@ -223,8 +240,8 @@ class Guide:
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
     def bounded_estimate(self, trials: Trials) -> Estimate | None:
-        """The estimate under the condition that the limit is below the delivered load of each
-        saturated overload.
+        """The estimate of the limit under the condition that the limit is below the lowest load
+        that brokers acknowledged without idle time (see `bound`).
         """
         estimate, bound = self.estimate(trials), self.bound(trials)
         if estimate is None or bound is None:
@@ -254,8 +271,8 @@ class Guide:
         return min((most for most in found if most is not None), default=None)
 
     def find_doubt(self, trials: Trials, bracket: Bracket) -> tuple[int, str] | None:
-        """A bound from a single trial that contradicts the evidence, with the reason; None if there
-        is no such bound.
+        """A bound that should be measured again, with the reason; None if no bound is doubtful. A
+        bound is doubtful if the verdict of its only trial contradicts other evidence.
         """
         high, low, history = bracket.overloaded, bracket.sustained, trials.history
         expected, verdicts = self.expectation(trials), trials.verdicts
@@ -274,12 +291,12 @@ class Guide:
         return None
 
     def find_low_answer(self, trials: Trials, resolution: float) -> tuple[int, str] | None:
-        """The overload of a closed bracket that is clearly below the estimate, with the reason;
-        None if the bracket is not below the estimate.
+        """The overloaded load of a closed bracket, with the reason, if this load should be measured
+        again; otherwise None.
 
-        Verdicts scatter, and the lowest overload becomes the bound. So measured limits tend to be
-        too low. The overload is measured again if the estimate is more than a resolution above the
-        sustained side.
+        Measured limits tend to be too low, because verdicts scatter and the lowest overload becomes
+        the upper bound. The overloaded load is measured again if the estimate of the limit is
+        clearly more than one `resolution` above the highest sustained load.
         """
         high, low = trials.bracket.overloaded, trials.bracket.sustained
         estimate = self.estimate(trials)
@@ -308,8 +325,8 @@ class Guide:
         """True if a load was overloaded in its only trial although the handlers were far from their
         threshold.
 
-        The result is False if a heavier overload had equally idle handlers, because another
-        resource may then be the limit.
+        The result is False if the handlers had a similarly low utilization in an overload at a
+        higher load, because another resource may limit the brokers in these overloads.
         """
         found = [self.signals.highest(s) for s in trials.history if s.load == load]
         used = max((each for each in found if each is not None), default=math.inf)
@@ -340,8 +357,8 @@ class Guide:
         return self._curve_below(trials) or self.curve_of(trials.history)
 
     def _curves(self, trials: Trials) -> dict[Curve, float]:
-        """Each probable curve with its probability. There is a second curve if handlers were idle
-        in overloads.
+        """Each possible curve of utilization against load, with its probability. If utilization was
+        low in an overload, a second curve has this utilization at the limit.
         """
         curve = self._curve_believed(trials)
         found = [self.signals.highest(seen) for seen in trials.overloads]
@@ -352,11 +369,12 @@ class Guide:
         return {curve: 1.0 - OTHER_RESOURCE, other: OTHER_RESOURCE}
 
     def _curve_below(self, trials: Trials) -> Curve | None:
-        """The curve for a lowest overload that is far below the limit according to readings;
-        otherwise None.
+        """The curve of utilization against load, if the lowest overload is far below the limit that
+        utilizations show; None if the lowest overload is not far below this limit.
 
-        With such an overload, the limiting resource has no smooth reading. The curve's utilization
-        at the limit is the utilization of this overload.
+        If the lowest overload is far below the limit that utilizations show, the limiting resource
+        has no smooth indicator. The curve's utilization at the limit is the utilization in the
+        lowest overload.
         """
         expected, high = self.expectation(trials), trials.bracket.overloaded
         if expected is None or high is None or self._distance(expected, high) <= DOUBT:

@@ -1,36 +1,43 @@
-"""Guided bracketing. Readings suggest the next load, and the answer is the bracket of verdicts.
+"""Guided bracketing. The utilization in earlier trials suggests the next load. The result is the
+bracket: the highest sustained load and the lowest overloaded load.
 
-Each step chooses the load that most probably closes the bracket. The choice uses two kinds of
-evidence: how far each trial was from its thresholds, and the limits of neighboring sizes on the
-boundary line. Two safeguards limit the cost of a misleading guide:
+Each step chooses the load with the highest probability that a trial at this load closes the
+bracket. The choice uses two kinds of evidence: how far each trial was from its thresholds, and the
+limits of neighboring sizes on the boundary line. Two safeguards limit the cost of a misleading
+guide:
 
-* Worst case. The search needs at most `ALLOWANCE` = 2 trials more than plain bisection. If a step
-  could exceed this allowance, its load is moved towards the next load of bisection until the step
-  is within the allowance. Repeats also use up the allowance. So the bound is valid for any
-  readings, and for any sequence of verdicts that do not contradict each other. A contradiction
-  between trials of one load adds trials, and the trials between a wrong verdict and its correction
-  do not count. Until a load is overloaded, `EXCEED_MAX` has priority. This can cost one more trial
-  for each doubling of the load.
-* Wrong verdicts. If readings contradict the verdict of a load, the load is measured again before
-  the verdict counts. A load is judged by the majority of its trials, at most three.
+* Worst case. The search needs at most `ALLOWANCE` = 2 trials more than plain bisection. If a trial
+  at the suggested load could lead to more than `ALLOWANCE` additional trials, the load is moved
+  towards the next load of plain bisection. Repeats also count as additional trials. The search
+  needs at most `ALLOWANCE` additional trials with any utilization, and with any verdicts that do
+  not contradict each other. If trials of one load contradict each other, they count as one trial.
+  The trials between a wrong verdict and its correction do not count. Until a load is overloaded,
+  the maximum of the next load (`EXCEED_MAX`) has priority over `ALLOWANCE`. This priority of
+  `EXCEED_MAX` can cost one more trial for each doubling of the load.
+* Wrong verdicts. If utilizations contradict the verdict of a load, the load is measured again
+  before the verdict counts. A load is judged by the majority of its trials, at most three.
 
-The proof of the worst case compares the search with plain bisection. ITP (Oliveira and Takahashi,
-"An Enhancement of the Bisection Method Average Performance Preserving Minmax Optimality", ACM TOMS
-47(1), 2020) interpolates, truncates and then projects its estimate onto the loads that keep the
-worst case of bisection. This module does this projection separately for each possible limit, and
-also while the maximum can still be raised.
+This docstring proves that the search needs at most `ALLOWANCE` trials more than plain bisection.
+ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance Preserving
+Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then projects its estimate
+onto the loads that keep the worst case of bisection. This module projects the load like ITP, but
+separately for each possible limit, and also while no load is overloaded and the highest load can
+still be doubled.
 
 Let B(l) be the loads that plain bisection tries if the limit is l. The verdicts of all loads
-outside of the present bracket (low, high) are already known. So if a search continues like
-bisection, it needs only those loads of B(l) that are inside the bracket. After `used` trials the
-total is at most
+outside of the present bracket (low, high) are already known. So a search that continues like plain
+bisection needs trials only at the loads of B(l) inside the bracket. The number of these loads is
+inside(l), and the number of loads of B(l) outside of the bracket is outside(l). After `used`
+trials, the total number of trials is at most
 
     used + inside(l)  =  |B(l)| + used - outside(l),
 
-and `excess` is the largest `used - outside(l)` over all limits that are still possible. A step is
-allowed if the excess stays within the allowance after either verdict. An allowed step always
-exists: the first load of B inside of the bracket is the same for all remaining limits. After a
-trial at this load, the load lies outside of the bracket, so the excess does not grow.
+where |B(l)| is the number of trials that plain bisection needs. `excess` is the largest value of
+`used - outside(l)` for all limits l that are still possible. A load is allowed if `excess` is at
+most `ALLOWANCE` after a SUSTAINED verdict and after an OVERLOADED verdict. An allowed load always
+exists, because the first load of B(l) inside of the bracket is equal for all limits l inside of the
+bracket. A trial at the first load of B(l) does not increase `excess`, because after the trial this
+load lies outside of the bracket.
 """
 
 from __future__ import annotations
@@ -69,7 +76,8 @@ deviations].
 """
 
 FAR = 0.2
-"""Distance above the estimate beyond which an overload hardly bounds the limit [ln]."""
+"""An overload is no useful upper bound of the limit if ln(overloaded load / estimated limit) is
+above this value."""
 LIGHT = 0.06
 """Minimum distance below the estimate at which a load is expected to be sustained [ln]."""
 ASSURED = 1.2
@@ -101,14 +109,15 @@ def highest_closing(sustained: int, resolution: float) -> int:
 
 
 def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb_max: float) -> Aim:
-    """The best load strictly inside a bracket that is not closed.
+    """The most useful next load, strictly inside a bracket that is not closed.
 
-    A lower bound is set first, a little below the estimate. The load after this is the highest load
-    that closes the bracket if it is overloaded.
+    The first load is a little below the estimate, to set a lower bound of the limit. If the lower
+    bound is set, the next load is the highest load whose OVERLOADED verdict closes the bracket.
 
     Args:
         bracket: a bracket that is not closed.
-        estimate: the probable limit. The function moves it into the bracket if necessary.
+        estimate: the probable limit. If the probable limit is outside of the bracket, the nearest
+            side of the bracket replaces it.
         resolution: relative width that closes the bracket [ratio].
         cap: highest load that may be offered.
         climb_max: the load is at most this multiple of the highest sustained load [ratio].
@@ -128,12 +137,12 @@ def aim(bracket: Bracket, estimate: Estimate, resolution: float, cap: int, climb
     if is_open_above(bracket, estimate) and low < load <= low * (1.0 + resolution):
         # A short step upward is worth a trial only once an upper bound exists.
         above = math.ceil(max(highest_closing(load, resolution), limit * math.exp(margin)))
-        return Aim(min(above, ceiling), "bound it from above")
+        return Aim(min(above, ceiling), "bound the limit from above")
     if load > low:
-        return Aim(load, "set the lower bound")
+        return Aim(load, "set a lower bound of the limit")
     if low > 0:
         return Aim(max(low + 1, min(highest_closing(low, resolution), ceiling)), "end the search")
-    return Aim(1, "set the lower bound")
+    return Aim(1, "set a lower bound of the limit")
 
 
 def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
@@ -142,8 +151,9 @@ def is_open_above(bracket: Bracket, estimate: Estimate) -> bool:
 
 
 def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, float] | None:
-    """The load that most probably closes the bracket, and the distance of the estimate beyond this
-    load [ln].
+    """The load with the highest probability that a trial at this load closes the bracket, and the
+    distance from the load to the estimate of the limit [ln]. The distance is positive if the
+    estimate expects the verdict that closes the bracket.
     """
     found: list[tuple[float, Aim]] = []
     if bracket.overloaded is not None:
@@ -161,22 +171,23 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
-    """A lighter load for a step. The lighter load is used if an overload in the step would use up
-    the allowance before there is a lower bound.
+    """A load below `wish` that is almost certainly sustained; `wish` if there is no such load. The
+    lower load is needed if an overload at `wish` would use up the allowance of additional trials
+    before any load is sustained.
     """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))
-    return Aim(load, "bound it from below") if 0 < load < wish.load else wish
+    return Aim(load, "bound the limit from below") if 0 < load < wish.load else wish
 
 
 class Shadow:
-    """Counts the trials by which a search may exceed plain bisection in the worst case.
+    """Counts how many more trials than plain bisection a search may need in the worst case.
 
     Args:
-        bisection: plain bisection with the same limits.
+        bisection: plain bisection with the bounds and the resolution of the search.
         hint_load: a warm-up load at which brokers had no idle time; None if there is no such load.
-            The limit is assumed to be below this load until a trial sustains the load. A wrong
-            assumption can cost one more trial.
+            The limit is assumed to be below this load until a trial sustains the load. If the limit
+            is above `hint_load`, the search can need one more trial.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:
@@ -187,8 +198,8 @@ class Shadow:
         self._known: dict[Bracket, int] = {}
 
     def next_load(self, bracket: Bracket) -> int:
-        """The next load of bisection inside the bracket. Bisection considers only the trials that
-        it would make itself.
+        """The next load of plain bisection inside the bracket. Plain bisection starts from its own
+        first load, and ignores all trials that it would not make.
         """
         low, high = bracket.sustained, bracket.upper
         shadow = Bracket(0, None)
@@ -199,12 +210,12 @@ class Shadow:
             shadow = _after(shadow, load, load <= low)
 
     def excess(self, used: int, bracket: Bracket) -> int:
-        """The largest number of trials by which the search exceeds plain bisection if it continues
-        like bisection.
+        """The largest number of trials that the search can need in addition to the trials of plain
+        bisection, if all further loads are loads of plain bisection.
 
         Args:
             used: number of valid trials so far.
-            bracket: the bracket of these trials.
+            bracket: the bracket of the valid trials so far.
         """
         hint = self._hint_load
         if hint is not None and bracket.overloaded is None and bracket.sustained < hint:
@@ -215,7 +226,9 @@ class Shadow:
         return used - self._known[bracket]
 
     def excess_after(self, used: int, bracket: Bracket, load: int) -> int:
-        """The excess after a trial at `load`: the larger value of the two possible verdicts."""
+        """The larger of two values of `excess`: after a SUSTAINED trial at `load`, and after an
+        OVERLOADED trial at `load`.
+        """
         return max(
             self.excess(used + 1, Bracket(load, bracket.overloaded)),
             self.excess(used + 1, Bracket(bracket.sustained, load)),
@@ -247,13 +260,13 @@ def _after(shadow: Bracket, load: int, sustained: bool) -> Bracket:
 
 
 ALLOWANCE = 2
-"""Highest number of trials above plain bisection that misleading guidance may cost."""
+"""Highest number of trials that a search may need in addition to the trials of plain bisection, if
+its guide is misleading."""
 EXTRA_MAX = 4
 """Highest number of trials that narrow an interval to `search.interval_max`."""
 EXCEED_MAX = 2.0
-"""Until a load is overloaded, the next load is at most this multiple of the load that the readings
-suggest [ratio].
-"""
+"""Until a load is overloaded, the next load is at most this multiple of the load that the
+utilization in trials suggests [ratio]."""
 _STEPS_TO_BISECTION = 8
 
 
@@ -262,9 +275,11 @@ class Guided:
 
     Args:
         limits: bounds, resolution and repeats.
-        guide: the evidence from readings and neighbors. Without any evidence, the search bisects.
-        allowance: highest number of trials above plain bisection. A search of several goals needs a
-            larger allowance, because trials that other goals request also count.
+        guide: the evidence from the utilization in trials, and from the limits of neighboring
+            message sizes. Without any evidence, the search bisects.
+        allowance: highest number of trials in addition to the trials of plain bisection. A search
+            of several goals needs a larger allowance, because trials that other goals request also
+            count.
     """
 
     def __init__(
@@ -295,8 +310,8 @@ class Guided:
         return 0
 
     def _by_bracket(self, history: Sequence[Observation]) -> Decision:
-        """The next step according to the bracket. If the step is a result, it has no confidence and
-        no interval yet.
+        """The next trial or the end of the search, according to the bracket. A result of this
+        method has no confidence and no interval.
         """
         trials = Trials(history)
         bracket = trials.bracket
@@ -368,13 +383,13 @@ class Guided:
         wish = aim(bracket, estimate, self.limits.resolution, self.limits.load_cap, climb)
         wish = self._bound_in_time(used, bracket, estimate, wish)
         load = self._affordable(used, bracket, wish.load, fallback)
-        evidence = self.guide.explain(trials.history, estimate)
+        why = self.guide.explain(trials.history, estimate)
         if load == wish.load:
-            return Measure(load, f"{evidence}; probing {load} to {wish.purpose}")
-        return Measure(load, f"{evidence}; probing {load}, nearer to bisection, to save trials")
+            return Measure(load, f"{why}; probing {load} to {wish.purpose}")
+        return Measure(load, f"{why}; probing {load}, nearer to bisection's load, to save trials")
 
     def _leap(self, trials: Trials, used: int, fallback: int) -> Measure:
-        """The next load before any trial shows the distance to the limit."""
+        """The next load, if no trial has shown the distance to the limit yet."""
         history, bracket, leap = trials.history, trials.bracket, self.guide.leap(trials)
         if leap is None:
             amount = self.limits.words.amount(fallback)
@@ -387,10 +402,10 @@ class Guided:
         return Measure(load, f"{reading} shows only that the limit is {way}; probing {load}")
 
     def _bound_in_time(self, used: int, bracket: Bracket, estimate: Estimate, wish: Aim) -> Aim:
-        """The wish.
+        """`wish`, or a safer load.
 
-        If an unexpected verdict at the wished load would use up the allowance, a safer load
-        replaces the wish.
+        A safer load replaces `wish` if an unexpected verdict at `wish` would use up the allowance
+        of additional trials.
         """
         low, high = bracket.sustained, bracket.overloaded
         if low > 0 and is_open_above(bracket, estimate):
@@ -399,7 +414,7 @@ class Guided:
                 # more than a narrow bracket, so choose a load that is probably overloaded.
                 safe = math.ceil(estimate.load * math.exp(ASSURED * min(estimate.spread, 0.1)))
                 load = min(self.limits.top(bracket), safe)
-                return wish if load <= wish.load else Aim(load, "bound it from above")
+                return wish if load <= wish.load else Aim(load, "bound the limit from above")
             return wish
         if low > 0 or high is None:
             return wish
@@ -408,11 +423,13 @@ class Guided:
         return wish
 
     def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
-        """The load nearest to `wish` that the allowance permits.
+        """The load nearest to `wish` that needs no more additional trials than allowed, whatever
+        its verdict is.
 
-        Until a load is overloaded, bisection's own next load can be many times the limit. So no
-        load is more than `EXCEED_MAX` times the load that the readings suggest, even if this needs
-        more trials than the allowance.
+        Until a load is overloaded, the next load of plain bisection can be many times the limit of
+        the brokers. So if loads were sustained and no load was overloaded, the result is at most
+        `EXCEED_MAX` times `wish`, even if the search then needs more additional trials than
+        allowed.
         """
         if bracket.sustained > 0 and bracket.overloaded is None:
             fallback = min(fallback, math.ceil(EXCEED_MAX * wish))
@@ -436,17 +453,17 @@ class Guided:
 
 
 def _inside(bracket: Bracket, load: float) -> int:
-    """The integer nearest to `load` that is not outside the bracket."""
+    """The integer in the bracket, including its ends, that is nearest to `load`."""
     low = max(1, bracket.sustained)
     return min(max(round(load), low), max(low, bracket.overloaded or low))
 
 
 def _trials_counted(trials: Trials) -> int:
-    """The number of trials that count against the allowance.
+    """The number of trials that is compared with the number of trials of plain bisection.
 
-    Contradictory trials are caused by the cluster and not by the guide. So if the trials of a load
-    contradict each other, they count as one trial. Trials between a wrong verdict and its
-    correction do not count.
+    If the trials of a load contradict each other, they count as one trial, because the cluster and
+    not the guide caused the contradiction. Trials between a wrong verdict and its correction do not
+    count.
     """
     valid, verdicts = _without_invalid(trials.history), trials.verdicts
     astray: set[int] = set()

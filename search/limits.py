@@ -2,15 +2,17 @@
 be measured.
 
 An INVALID trial gives no evidence, so its load never bounds the limit. The search continues at a
-lower load, because the cause may depend on the load. There are two cases:
+lower load, because the cause of an INVALID trial may depend on the load. There are two cases:
 
-* The generator was too slow. One such trial is enough, unless a trial with the same or a higher
-  load was valid. The next load is the load that the generator offered. If the generator cannot
-  offer this load either, lower loads follow, down to one unit of load, until a trial is valid. If
-  the generator offered almost the whole load of a trial, the trial is repeated once, because the
-  generator may have been busy only for a moment.
-* There is another cause. The load is repeated first. If all repeats are INVALID, the next load is
-  between this load and the highest sustained load.
+* The generator was too slow. After one INVALID trial, the search continues at a lower load, unless
+  a trial with the same or a higher load was valid. If the generator was too slow, the next load is
+  the load that the generator offered, because it can probably offer this load again. If the
+  generator cannot offer the next load either, lower loads follow, down to one unit of load, until a
+  trial is valid. If the generator offered almost the whole load of a trial, the trial is repeated
+  once, because the generator may have been busy only for a moment.
+* A trial is INVALID for another reason than a slow generator. The search first repeats the load of
+  the INVALID trial. If all repeats of a load are INVALID, the next load is between the load of the
+  INVALID trials and the highest sustained load.
 """
 
 from __future__ import annotations
@@ -38,17 +40,19 @@ OFFERED_MAX = 0.9
 """An INVALID trial is repeated once if the generator offered at least this share of its load
 [ratio]."""
 OFFERED_STEPS = (0.9, 0.75, 0.5)
-"""Highest next load over a load that the generator could not offer [ratio].
+"""Highest value of the next load, divided by the load that the generator could not offer [ratio].
 
-The values are for the first, the second and each further such load in a row."""
+The three values apply to the first, the second and each further load in a row that the generator
+could not offer."""
 IN_A_ROW_MAX, IN_A_ROW_FIRST_MAX = 4, 2
-"""Number of loads in a row without a valid trial after which the search ends.
+"""The search ends if this number of loads in a row could not be measured, because all their trials
+were INVALID.
 
-The second value applies before any valid trial, if the generator is not the cause."""
+`IN_A_ROW_FIRST_MAX` replaces `IN_A_ROW_MAX` if no load was sustained yet. `IN_A_ROW_FIRST_MAX` does
+not apply if the trials are INVALID because the generator was too slow."""
 STEP_DOWN = 4
-"""If a load cannot be measured before the first valid trial, the next load is this load divided by
-this value [ratio].
-"""
+"""If no load was sustained yet, and a load cannot be measured for another reason than a slow
+generator, the next load is the load divided by this value [ratio]."""
 REPEATS_LATER = 1
 """Highest number of repeats of an INVALID trial if an earlier load could not be measured."""
 
@@ -60,8 +64,9 @@ class Ceiling:
     Attributes:
         load: the load.
         cause: the cause of the INVALID trials at this load, in words.
-        offered_share: share of the load that the generator offered [ratio]; None if the generator
-            was not the cause.
+        offered_share: share of the load that the generator offered, if the trials were INVALID
+            because the generator was too slow [ratio]; None if the trials were INVALID for another
+            reason.
         in_a_row: number of loads that could not be measured since the last valid trial.
     """
 
@@ -129,8 +134,8 @@ class Limits:
     """Bounds, resolution and repeats of a search along one axis. The load grows along this axis.
 
     Attributes:
-        load_start_max: first guess of a load above the limit. The search doubles it while it is
-            sustained.
+        load_start_max: first guess of a load above the limit. If this load is sustained, the search
+            tries higher loads.
         load_cap: highest load that may be offered.
         resolution: relative width at which a bracket is narrow enough to be a boundary point
             [ratio].
@@ -138,10 +143,12 @@ class Limits:
         words: the unit of a load in words: producers, partitions, consumer groups.
         cap_by: name of the option or guard that sets `load_cap`.
         other_way: another option that can be raised if `load_cap` is sustained, as a noun phrase.
-        interval_max: highest accepted relative width of the 90 % interval [ratio]. If the interval
-            is wider, further trials are made. With None, any width is accepted.
-        first_max: highest load before the first valid trial: the load that the generator offered in
-            the warm-up, or a load that was sustained at another size; None if there is no bound.
+        interval_max: highest accepted relative width of the 90 % interval [ratio]. If the 90 %
+            interval is wider than this value, the search makes further trials. With None, any width
+            is accepted.
+        first_max: highest load before the first valid trial; None if any load is allowed. The value
+            is the load that the generator offered in the warm-up, or a load that was sustained at
+            another message size.
     """
 
     load_start_max: int
@@ -231,7 +238,9 @@ class Limits:
         return replace(step, load=most, reason=reason)
 
     def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:
-        """The end of a search that has no load left to try below the ceiling."""
+        """The end of a search that tries no further load below `ceiling`, which is the lowest load
+        that could not be measured.
+        """
         cause = ceiling.cause or "its trials were INVALID"
         if ceiling.offered_share is not None:
             return GaveUp(bracket, f"{cause}; use more executors or cores")

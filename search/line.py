@@ -1,24 +1,30 @@
 """The boundary line: the order in which message sizes are measured, and the prediction of each
 limit from finished sizes.
 
-Each finished size refines two models. The first model is the costs per batch and per byte, which
-predict the limit of the next size. The second model is the curve of utilization against load, which
-converts readings to distances from the limit. The smallest and the largest size are measured first,
-because the two costs differ most there. After that, the next size is always the size whose nearest
-finished size is farthest away. All models are computed again from the finished points, so a resumed
-run makes the same decisions.
+Each message size whose search has ended refines two models. The first model is the brokers' costs
+per batch and per byte, which predict the limit at the next size. The second model is the curve of
+utilization against load, which converts a utilization to a distance from the limit. The largest and
+the smallest size are measured first, because the ratio of the cost per batch to the cost per byte
+differs most between these two sizes. When the largest and the smallest size are finished, the next
+size is always the size with the largest distance to its nearest finished size. The two models are
+computed again from the finished sizes, so a resumed run makes the same decisions as a run that was
+not interrupted.
 
 Brokers handle batches, not records. For each batch, brokers handle a request and an append, and
 perhaps a flush. If brokers spend the time `per_batch` on a batch and `per_byte` on each byte, the
 limit is
 
-    producers = brokers / (per_batch · batches/s + per_byte · bytes/s) of one producer.
+    producers = brokers / (per_batch · batches/s + per_byte · bytes/s)
 
-The line bends at per_batch / per_byte bytes per batch, where both costs are equal. A producer's
-number of batches per second at a message size follows from its rate, `linger.ms` and `batch.size`.
-The model has a grid of possible bends from 10 B to 1 MB. The steps of the grid are equal in the
-logarithm, and all bends have equal prior weights. Each bend is weighted by its fit to the points.
-So one point is enough to predict the limits of all other sizes, each with a standard deviation.
+with the batches/s and bytes/s of one producer. The boundary line bends at a batch size of per_batch
+/ per_byte bytes, where the cost of a batch equals the cost of its bytes. A producer's number of
+batches per second at a message size follows from its rate, `linger.ms` and `batch.size`. The batch
+size at the bend is unknown, so the model has a grid of possible values from 10 B to 1 MB. On this
+grid, each batch size is larger than the previous one by the same factor. Before any measurement,
+all batch sizes of the grid have equal weights. Measured limits change the weight of each batch size
+of the grid according to its fit to these limits. One measured limit is enough to predict the limits
+at all other message sizes, because the standard deviation of each prediction includes all batch
+sizes of the grid.
 """
 
 from __future__ import annotations
@@ -93,13 +99,14 @@ class Point:
 
 @dataclass(frozen=True)
 class BoundaryModel:
-    """The probability of each bend, with the cost per byte for this bend.
+    """The probability of each possible bend of a boundary line, with the cost per byte that fits
+    this bend. A bend is the batch size at which the cost of a batch equals the cost of its bytes.
 
     Attributes:
         rate: rate of one producer.
         brokers: number of brokers that share the load evenly.
-        bends: (weight, bend [B per batch], broker-seconds per byte) of each bend on the grid;
-            weights sum to 1.
+        bends: (probability, batch size at the bend [B], broker-seconds per byte) for each possible
+            bend of the line. The probabilities sum to 1.
         misfit: scatter of real points around the line, as a relative standard deviation [ratio].
     """
 
@@ -129,7 +136,8 @@ class BoundaryModel:
 def fit(
     points: Sequence[Point], rate: ProducerRate, brokers: int, misfit: float = 0.05
 ) -> BoundaryModel | None:
-    """Fit the two costs to measured limits. The result is None if there is no measured limit.
+    """Fit the brokers' cost per batch and cost per byte to measured limits. The result is None if
+    there is no measured limit.
 
     Args:
         points: measured limits above zero.
@@ -159,7 +167,9 @@ def fit(
 
 
 def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
-    """Broker time that one producer needs per second, divided by the cost of a byte [B/s]."""
+    """Rate of bytes without batches that would cost the brokers as much as one producer [B/s]. A
+    batch costs as much as `bend` bytes.
+    """
     return rate.batches(message_bytes) * bend + rate.bytes(message_bytes)
 
 
@@ -169,8 +179,8 @@ BEND_MIN = 0.1
 """A point is added if the slope of the line changes by at least this value. The slope is the change
 of ln(bytes/s) divided by the change of ln(message bytes)."""
 VAGUE = 0.5
-"""A prediction with a spread above this value is not used, because the first reading is more
-precise [ratio]."""
+"""A predicted limit is not used if its standard deviation is above this value, because the
+utilization in the first trial shows the limit more precisely [ratio]."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +191,7 @@ class FinishedPoint:
         message_bytes: the size [B].
         result: the result of the search.
         history: all trials, oldest first.
-        checked: True if a closing trial has checked the result for a change of the limit.
+        checked: True if a repeat of an early load has checked whether the limit changed.
     """
 
     message_bytes: int
@@ -206,18 +216,20 @@ class Line:
         limits: bounds, resolution and repeats of the search at every size.
         brokers: number of brokers that share the load evenly.
         budget: highest cost of the whole line.
-        refine_max: highest number of sizes that are added near bends of the line.
-        guide: the evidence before the first trial.
+        refine_max: highest number of message sizes that are added where the slope of the boundary
+            line changes.
+        guide: the evidence about the limits before the first trial of the line, such as the
+            expected curve of utilization against load.
         method: `guided`, or `bisection` for comparisons; bisection does not use readings and
             neighboring sizes.
         confirmation: length of the hold that confirms each limit.
-        before: cost of the run before this line.
+        before: cost of the run before the first trial of the line.
         hint: reading of a warm-up load at the size that is measured first; None if there is no such
             reading.
         bound: function that returns, for a message size [B], the highest load that the run's guards
             allow now and the name of the guard; None if the run has no guards.
-        check_for_change: True if a closing trial checks the limits for a change, see
-            `search.closing`.
+        check_for_change: True if a closing trial, which repeats an early load, checks the limits
+            for a change, see `search.closing`.
     """
 
     sizes: tuple[int, ...]
@@ -259,14 +271,16 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher of one size. The finished sizes guide this searcher, and the budget limits
-        its trials.
+        """The searcher of one message size. The limits of finished sizes help the searcher to
+        choose loads, and the budget limits the number of its trials.
 
         Args:
             message_bytes: the size [B].
             finished: all finished points.
-            allowance: highest number of trials above plain bisection, see `search.guided.Guided`.
-            is_first: False if another goal requests the first closing trial.
+            allowance: highest number of trials in addition to the trials of plain bisection, see
+                `search.guided.Guided`.
+            is_first: False if the searcher of another goal requests the first repeat of an early
+                load that checks the limit for a change.
         """
         guide = self.guide_for(message_bytes, finished)
         limits = self._limits_at(message_bytes)
@@ -289,13 +303,14 @@ class Line:
         allowance: int = ALLOWANCE,
         is_first: bool = True,
     ) -> Searcher:
-        """The searcher that checks a finished size for a change, and searches again after a change.
+        """The searcher that checks whether the limit at a finished message size has changed. If the
+        limit has changed, this searcher also finds the new limit.
 
-        The guide of this searcher uses only checked sizes, because the limits of other sizes may
-        have changed.
+        The guide of this searcher uses only message sizes that were already checked for a change,
+        because the limits at other sizes may have changed.
 
         Args:
-            point: the finished point.
+            point: the message size to check, with the result and the trials of its search.
             finished: all finished points, including `point`.
             allowance, is_first: as in `searcher`.
         """
@@ -307,11 +322,12 @@ class Line:
         return self._budgeted(checking, point.message_bytes, self.spent(others))
 
     def is_suspicious(self, point: FinishedPoint, finished: Sequence[FinishedPoint]) -> bool:
-        """True if the trials of a point show a probable change of the limit before any load was
-        repeated.
+        """True if the trials at a message size show a probable change of the limit, although no
+        load was repeated to check the limit.
 
-        The curve comes from all finished sizes, because trials of one size may not distinguish a
-        change from a lower utilization at the limit.
+        The curve of utilization against load is computed from all finished message sizes. In the
+        trials of a single size, a change of the limit can look like another utilization at the
+        limit.
         """
         if isinstance(point.result, GaveUp):
             return False
@@ -334,7 +350,9 @@ class Line:
         return searcher
 
     def spent(self, finished: Sequence[FinishedPoint]) -> Spent:
-        """The cost of the run before this line, and of the finished sizes."""
+        """The cost of the run before this boundary line, plus the cost of the trials at finished
+        sizes.
+        """
         spent = self.before
         for point in finished:
             spent = spent.plus(point.history, self.rate.bytes(point.message_bytes))
@@ -345,7 +363,7 @@ class Line:
         return self.budget.exhausted(self.spent(finished)) is not None
 
     def guide_for(self, message_bytes: int, finished: Sequence[FinishedPoint]) -> Guide:
-        """The guide of one size, with the evidence from the finished sizes."""
+        """The guide of the search at one message size, with the evidence from finished sizes."""
         points = self.points(finished)
         model = fit(points, self.rate, self.brokers)
         guide = replace(self.guide, curve=self._curve(finished), odds=self._odds(finished))
@@ -365,7 +383,9 @@ class Line:
         return found
 
     def searched(self, history: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The trials of a point that searched for its limit, without the windows of holds."""
+        """The trials in `history` on which the search bases the limit. Windows of holds (long loads
+        that confirm a limit) are left out, except overloaded windows of a failed hold.
+        """
         return split_history(history, self.confirmation).searched
 
     def _estimate(self, point: FinishedPoint) -> Estimate | None:
@@ -384,7 +404,7 @@ class Line:
         return replace(guess, load=inside, spread=max(0.015, min(guess.spread, 0.03)))
 
     def _curve(self, finished: Sequence[FinishedPoint]) -> Curve:
-        """The gain and the utilization at the limit, from all readings of finished points."""
+        """The curve of utilization against load that fits the trials at all finished sizes."""
         start = self.guide.curve
         weight, total = 1.0 / start.gain_spread**2, start.gain / start.gain_spread**2
         ceilings = []
@@ -409,7 +429,9 @@ class Line:
         return Curve(gain, spread, at_limit, 0.1 if differ else 0.03 if at_limit < 1.0 else 0.0)
 
     def _odds(self, finished: Sequence[FinishedPoint]) -> Odds | None:
-        """The odds of noise and gain according to finished points."""
+        """The odds of each noise (scatter of the limit) and each gain of the curve, according to
+        the trials at finished message sizes.
+        """
         if not finished or not self.guide.states_interval:
             return None
         guide = replace(self.guide, curve=self._curve(finished))

@@ -1,8 +1,8 @@
 """The measurement of boundary lines for one or several goals, one message size after the other.
 
 In each step, the searchers make a decision and a measurer carries it out. Several goals share all
-trials, and each trial is judged by every goal. A search for one goal is the same loop with one
-searcher.
+trials, and each trial is judged by every goal. A search for a single goal runs the loop for several
+goals with a single searcher.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ def next_trial(
 ) -> tuple[Measure | None, dict[str, Decision]]:
     """The next trial and the decision of each goal. The trial is None if all searches have ended.
 
-    A hold that has begun is continued first. Otherwise the order is: loads of searches, new holds,
-    closing trials. Among equal kinds, the lightest load is first.
+    The next trial is a window of a hold (a long load that confirms a limit) if such a hold has
+    begun. If no hold has begun, loads of searches are first, new holds are second, and closing
+    trials (repeats of an early load that check a limit) are last. Among several trials of one of
+    these kinds, the trial with the lowest load is first.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -76,8 +78,8 @@ class SearchEnd:
 
 
 OnStep = Callable[[Decision, Histories], None]
-"""A function that is called before every trial and at the end of every goal. Its arguments are the
-decision and all trials so far."""
+"""A function that is called before every trial and at the end of every goal. The arguments of the
+function are the decision and all trials so far."""
 
 
 def run_goals(
@@ -119,7 +121,8 @@ SHARED_ALLOWANCE = 8
 value."""
 
 Finished = Mapping[str, Sequence[FinishedPoint]]
-"""Name of a goal → its finished points. All goals have finished the same sizes."""
+"""Name of a goal → its finished points. The finished points of every goal have the same message
+sizes."""
 
 
 def next_size(lines: Mapping[str, Line], finished: Finished) -> int | None:
@@ -144,9 +147,9 @@ def searchers_of(
 def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
     """The finished size to check next for a change of its limit [B]; None if no size needs a check.
 
-    The size that was measured first is checked first, because its trials are the oldest. If its
-    limit changed, all other sizes are checked. Otherwise, only sizes with suspicious trials are
-    checked.
+    The size that was measured first is checked first, because its trials are the oldest. If the
+    limit of a checked size changed, all other sizes are checked. If no checked limit changed, a
+    size is checked only if its trials show a probable change of the limit.
     """
     name, line = next(iter(lines.items()))
     if not line.check_for_change or line.checks_at_once:
@@ -189,7 +192,7 @@ def histories_at(finished: Finished, message_bytes: int) -> dict[str, tuple[Obse
 
 
 def with_checked(points: Sequence[FinishedPoint], checked: FinishedPoint) -> list[FinishedPoint]:
-    """The finished points with the point `checked`.
+    """A copy of `points` that contains the point `checked`.
 
     The point `checked` replaces the point of the same size, or is added if there is no such point.
     """
@@ -225,13 +228,17 @@ def run_lines(
     If the budget is used up, the searches of the remaining sizes end without a limit.
 
     Args:
-        lines: the plan of each goal, by the goal's name. The first plan orders the sizes.
+        lines: the plan of each goal, by the goal's name. The plan of the first goal sets the order
+            of the message sizes.
         measurer_for: returns the measurer of a message size [B].
         on_step: as in `run_goals`.
-        finished: finished points of each goal, in their order, if a run is resumed.
+        finished: finished points of each goal, in the order in which they were measured, if a run
+            is resumed; None for a new run.
         begun: trials already made at the next size, or at the size that is being checked.
-        on_point: called with a goal's name and its point when all goals have finished a size, and
-            again after the size was checked for a change.
+        on_point: function that is called for each goal with the name of the goal and its finished
+            point. The function is called when the searches of all goals at a message size have
+            ended. The function is called again if the limits at this size were checked for a
+            change.
     """
     points = {name: list((finished or {}).get(name, ())) for name in lines}
     while True:

@@ -132,9 +132,10 @@ class Measure:
     Attributes:
         load: the load.
         reason: the reason why this load is next, in one sentence.
-        holds: True if the trial is a window of a hold. Such a window follows the previous window
-            without a rest and does not end early.
-        checks: True if the trial is a closing trial.
+        holds: True if the trial is a window of a hold, which is a long load that confirms a limit.
+            A window of a hold follows the previous window without a rest and does not end early.
+        checks: True if the trial repeats an early load at the end of a search, to check whether the
+            limit changed.
     """
 
     load: int
@@ -155,8 +156,8 @@ class Change:
     Attributes:
         last_before: position in the history, from 0, of the last trial that was very probably
             before the change.
-        since: position of the first trial that was very probably after the change. For the present
-            limit, only this trial and later trials count.
+        since: position of the first trial that was very probably after the change. The limit after
+            the change is computed only from the trials from `since` on.
         probability: probability of the change when it was found [ratio].
         before, after: interval of the limit before the change and after the change; None if the
             trials do not show it.
@@ -188,8 +189,8 @@ class Done:
             does not estimate this probability.
         interval: the 90 % interval of the limit; None if the searcher does not estimate an
             interval.
-        notes: notes for readers of the result, one sentence for each. An example is an overload at
-            or below the limit that other trials of its load outvoted.
+        notes: notes for readers of the result, one sentence for each note. For example, a note
+            reports an overload at or below the limit that other trials of the same load outvoted.
         confirmed_s: duration of the hold at the limit [s]; None if there was no hold.
         changed: the changes of the limit during the measurement, oldest first. The result is the
             limit after the last change.
@@ -273,10 +274,11 @@ def invalid_in_a_row(history: Sequence[Observation]) -> int:
 
 @dataclass(frozen=True)
 class LoadVerdict:
-    """The verdicts of all trials of one load. Each verdict is a vote.
+    """The verdicts of all valid trials of one load. The verdict of each trial is a vote for the
+    verdict of the load.
 
-    A load is measured again only if its verdict is doubtful. So if there is a second trial, the
-    evidence contradicts the first one. In a tie, the last trial therefore decides.
+    A load is measured a second time only if other evidence contradicts the verdict of its first
+    trial. Therefore, in a tie, the last trial decides.
     """
 
     load: int

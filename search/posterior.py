@@ -1,18 +1,22 @@
 """The probability of each possible limit, according to all trials of a point. The interval and the
 confidence follow from these probabilities.
 
-Each trial has its own limit: the true limit times a random factor. The spread of this factor is
-unknown and is called the noise. The reading of a trial is an equation for the trial's limit, as in
-`search.estimate`. The verdict of a trial shows whether the trial's limit is above or below the
-load. A saturated overload shows only that its limit is below the load, by at least the distance at
-which the curve saturates. With a small probability, a reading is an outlier (a *stray*), or a
-verdict is wrong by chance (a *fluke*).
+During each trial, the limit is the true limit times a random factor. The spread of the random
+factor is unknown and is called the noise. The utilization in a trial gives an equation for the
+limit during this trial, as in `search.estimate`. The verdict of a trial shows whether the limit
+during this trial is above or below the load. If brokers had almost no idle time in an overload, the
+trial gives no equation for the limit, but only an upper bound: the load divided by
+`SATURATED_UTILIZATION` ^ gain. With a small probability, the reading of a utilization is an outlier
+(a *stray*), or a verdict is wrong by chance (a *fluke*).
 
-For each noise and each gain of a grid, least squares estimate the limit from the readings: once
-with no stray, and once for each reading under the assumption that this reading is a stray. Verdicts
-and the prediction from neighboring sizes are then applied on a grid of limits. The posterior of the
-limit is the sum over all noises and gains. The weight of a noise and a gain is their probability,
-given the scatter of these trials and of finished sizes.
+The noise and the gain of the curve (`search.estimate.Curve`) are unknown, so the model has a grid
+of values of the noise and the gain. For each pair of a noise and a gain, least squares estimate the
+limit from the equations of the trials. Least squares also estimate the limit for each case in which
+the reading of one trial is a stray. For each limit on a grid of limits, the probability of the
+limit according to the equations is multiplied by the probabilities of the verdicts and of the
+prediction from neighboring sizes. The posterior of the limit is the weighted sum over all pairs of
+a noise and a gain. The weight of a pair is its probability, given the scatter of the trials at this
+message size and at finished message sizes.
 
 A load is a whole number, but a limit is a real number here. The limit is the load above which a
 trial without noise would be overloaded. If 11 producers are sustained and 12 are overloaded, the
@@ -34,9 +38,7 @@ STRAY, STRAY_SPREAD = 0.04, 0.25
 limit for a stray.
 """
 FLUKE = 0.04
-"""Share of verdicts that are flukes, that is wrong by chance [ratio]. A fluke does not depend on
-the load.
-"""
+"""Share of verdicts that are wrong by chance (flukes) [ratio]. The share is equal for all loads."""
 
 # Errors of one reading, without the noise: error of the idle fraction (absolute); errors of the
 # curve per unit of ln u and of its square; error of the curve above the threshold, where requests
@@ -51,16 +53,18 @@ _SHORT_ERROR = 0.01
 
 @dataclass(frozen=True)
 class TrialEvidence:
-    """The evidence of one trial about its own limit, in logarithms.
+    """The evidence of one trial about the limit during this trial, in logarithms.
 
     Attributes:
         load: ln of the load.
         is_sustained: True if the load was sustained.
-        met: (ln of the trial's limit) + `slope` · gain, where gain is the value in `Curve`;
-            None if the trial shows only that its limit is above or below `load` - `slope` · gain.
-        slope: ln of the utilization divided by the utilization at the limit.
-        error: error of the equation, without the noise.
-        by_curve: True if the equation uses the utilization.
+        met: value of (ln of the limit during the trial) + `slope` · gain, where gain is
+            `Curve.gain`; None if this value is unknown. If the value is unknown, the trial shows
+            only whether ln of the limit is above or below `load` - `slope` · gain.
+        slope: ln(utilization / utilization at the limit).
+        error: standard deviation of `met`, or of the bound if `met` is None [ln]. The scatter of
+            the limit from trial to trial is not included.
+        by_curve: True if `met` and `slope` show the limit by the utilization in the trial.
     """
 
     load: float
@@ -135,8 +139,9 @@ class Posterior:
     """The probability of each limit on a grid. The steps of the grid are equal in the logarithm.
 
     Attributes:
-        start, step: the lower edge of the first cell, and the width of a cell [ln].
-        weights: probabilities of the cells. Their sum is 1.
+        start, step: the lower edge of the first cell of the grid, and the width of each cell [ln].
+        weights: probability that the limit is in a cell of the grid, for each cell [ratio]. The sum
+            of all probabilities is 1.
     """
 
     start: float
@@ -173,7 +178,7 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Odds:
-    """The odds of each noise and gain, up to a common factor.
+    """The odds of each pair of a noise (`NOISES`) and a gain (`GAINS`), up to a common factor.
 
     Attributes:
         logs: ln of the odds. There is a row for each of `NOISES`, and a column for each of `GAINS`.
@@ -204,7 +209,9 @@ def initial_odds(curve: Curve) -> Odds:
 
 
 def evidence(history: Iterable[Observation], signals: Signals, curve: Curve) -> Odds:
-    """The probability of the trials of one point for each noise and gain."""
+    """The probability of the trials at one message size, for each pair of a noise (`NOISES`) and a
+    gain (`GAINS`).
+    """
     trials = evidence_of(history, signals, curve)
     read, bounds = _split(trials)
     rows = []
@@ -225,15 +232,17 @@ def posterior(
     odds: Odds,
     prior: Prior | None = None,
 ) -> Posterior | None:
-    """The posterior of the limit; None if no reading and no bracket determine it.
+    """The posterior of the limit; None if neither utilizations nor a bracket determine the limit.
 
     Args:
         history: the trials of the point.
-        bracket: the bracket of these trials; the grid is placed around the bracket.
+        bracket: the highest sustained and the lowest overloaded load of the trials. The grid of
+            limits is placed around these two loads.
         signals: the indicators that show the distance to the limit.
         curves: possible curve → its probability. The curves differ in the utilization at the limit.
-            The gains of the curves only scale an error.
-        odds: odds of noise and gain, computed without these trials.
+            The gain of a curve is used only for the error of the idle fraction, because the gain of
+            the equations comes from `GAINS`.
+        odds: odds of each pair of a noise and a gain, computed without the trials in `history`.
         prior: the prediction from neighboring sizes; None if there is no prediction.
     """
     layers, is_read, history = [], False, list(history)
@@ -271,10 +280,11 @@ def _split(trials: Sequence[TrialEvidence]) -> tuple[list[TrialEvidence], list[T
 
 
 def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
-    """The evidence of a verdict: whether the trial's limit is above or below the load.
+    """The evidence of a verdict: whether the limit during the trial is above or below the load.
 
-    The trial's limit scatters around the true limit by `noise`, and around its reading by
-    `trial.error`.
+    The limit during a trial differs from the true limit by a random factor with the standard
+    deviation `noise`. If the trial has an equation, the equation shows the limit during the trial
+    with the standard deviation `trial.error`.
     """
     sign, total = (1.0 if trial.is_sustained else -1.0), math.hypot(noise, trial.error)
     if trial.met is None:
@@ -287,8 +297,8 @@ def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
 _Normal = tuple[float, float, float]
 """A normal distribution of ln limit: (ln of the probability of the evidence, mean, variance).
 
-A search creates thousands of distributions, and a class would double the time for each.
-"""
+The type is a tuple, because a search creates thousands of distributions, and an object of a class
+would take twice the time of a tuple."""
 
 
 def _joined(one: _Normal, other: _Normal) -> _Normal:
@@ -314,13 +324,14 @@ def _evidence_of(normal: _Normal, sides: Sequence[Side]) -> float:
 
 
 class _Sums:
-    """Sums over readings. For any gain, the least-squares estimate is computed from these sums.
+    """Sums over the equations of trials, from which the least-squares estimate of the limit is
+    computed for each of `GAINS`.
 
     Args:
-        read: the readings, at least one.
-        variances: the variance of each reading.
-        by_curve: True if the readings use the curve, so that they share the error of the curve's
-            utilization at the limit.
+        read: the trials that have an equation for the limit, at least one.
+        variances: the variance of each equation.
+        by_curve: True if the equations use the utilization, so that they share the error of the
+            curve's utilization at the limit.
     """
 
     def __init__(
@@ -346,7 +357,7 @@ class _Sums:
         This is the innermost loop of the search, so it avoids function calls.
 
         Args:
-            end: error of the utilization at the limit, which all readings share.
+            end: error of the utilization at the limit, which all equations share.
             row: ln of the odds of each gain.
         """
         weight, met, slope, logs = self._weight, self._met, self._slope, self._logs
@@ -362,9 +373,11 @@ class _Sums:
 
 
 class _Readings:
-    """All readings of a point for one noise.
+    """The equations of all trials at one message size, under the assumption of one value of the
+    noise (the scatter of the limit from trial to trial).
 
-    `stray` is the position of the reading that is a stray; None if no reading is a stray.
+    `stray` is the position of the trial whose reading is assumed to be an outlier; None if no
+    reading is assumed to be an outlier.
     """
 
     def __init__(self, read: Sequence[TrialEvidence], noise: float, stray: int | None) -> None:
@@ -383,8 +396,8 @@ class _Readings:
                 self._groups.append(_Sums([read[number] for number in some], own, by_curve))
 
     def over_gains(self, curve: Curve, row: Sequence[float]) -> list[_Normal]:
-        """The distribution of the limit from all readings, for each of `GAINS`. `row` contains ln
-        of the odds of each gain.
+        """The distribution of the limit from all equations, for each of `GAINS`. `row` contains ln
+        of the prior odds of each of `GAINS`.
         """
         odds = [
             one + (self._odds + self._freedom * log)
@@ -404,8 +417,8 @@ class _Readings:
 def _normals(
     read: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
 ) -> Iterator[tuple[_Normal, ...]]:
-    """For each of `GAINS`, a distribution without a stray, and one distribution for each reading as
-    the stray.
+    """For each of `GAINS`, the distributions of the limit: one without an outlier, and one for each
+    reading under the assumption that this reading is an outlier.
     """
     strays = range(len(read)) if len(read) > 1 else ()
     groups = [_Readings(read, noise, stray) for stray in (None, *strays)]
@@ -420,8 +433,9 @@ Curves = list[tuple[float, float, float]]
 
 @dataclass(frozen=True)
 class _Layer:
-    """The evidence for one noise: the verdicts, and the distributions of the limit according to
-    readings.
+    """The evidence under the assumption of one curve and one noise (scatter of the limit from trial
+    to trial). The evidence is the verdicts, and the distributions of the limit from the equations
+    of the trials.
     """
 
     normals: list[_Normal]
@@ -433,8 +447,8 @@ class _Layer:
         return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
-        """The normal curves whose probability is not negligible compared with `best`, the
-        probability of the best layer.
+        """The normal distributions of the limit whose probability is not negligible. A probability
+        is compared with `best`, the highest logarithm of a probability in all layers.
         """
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
         kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
@@ -500,7 +514,9 @@ def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float
 
 
 def _core(found: Posterior) -> tuple[float, float]:
-    """The range that contains nearly all of the probability, plus one cell on each side [ln]."""
+    """The range of the grid that contains nearly all of the probability, extended by one cell of
+    the grid at each end [ln].
+    """
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]
     return found.start + found.step * (inside[0] - 1), found.start + found.step * (inside[-1] + 2)

@@ -19,8 +19,8 @@ SATURATED_IDLE = 0.05
 the load [ratio]."""
 
 SATURATED_UTILIZATION = 1.1875
-"""`SATURATED_IDLE`, converted to a utilization at the default threshold of 0.20: 0.95 / 0.80
-[ratio]."""
+"""Utilization at the idle fraction `SATURATED_IDLE`, if the threshold of the idle fraction is 0.20
+[ratio]. The value is (1 - 0.05) / (1 - 0.20)."""
 
 HANDLER_IDLE = "request_handler_idle"
 """Name of the indicator of the request handlers' idle time."""
@@ -29,8 +29,8 @@ AT_REST = "at_rest"
 
 
 def own_utilization(used: float, at_rest: float) -> float:
-    """The utilization that the load causes, as a share of the utilization that other clients do not
-    use [ratio].
+    """The utilization that the load causes, divided by the utilization that other clients leave
+    free below the threshold [ratio].
 
     If other clients use the cluster, only the utilization above their utilization grows with the
     load.
@@ -48,10 +48,11 @@ class Signals:
 
     Attributes:
         smooth: indicators that grow smoothly with the load. The indicator with the highest
-            utilization counts. An indicator that jumps, such as the share of samples with ISR
-            changes, is excluded, because it shows a verdict but no distance.
-        achieved: the indicator of the acknowledged share, whose utilization is (1 - achieved) /
-            (1 - achieved_min).
+            utilization shows the distance from the limit. An indicator that jumps, such as the
+            share of samples with ISR changes, is excluded, because it shows a verdict but no
+            distance.
+        achieved: the indicator of the acknowledged share, whose utilization is (1 - achieved) / (1
+            - achieved_min).
         achieved_min: threshold of the acknowledged share [ratio].
         idle: the indicator of the idle fraction, whose utilization is (1 - idle) / (1 - idle_min).
         idle_min: threshold of the idle fraction [ratio].
@@ -64,20 +65,22 @@ class Signals:
     idle_min: float = 0.20
 
     def utilization(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a valid trial; None if it does not show the distance
-        from the limit.
+        """The highest utilization of the indicators in `smooth` in a valid trial; None if this
+        utilization does not show the distance from the limit.
 
         Far above the limit, utilization no longer grows. A load is far above the limit if brokers
-        acknowledged only a small share of it.
+        acknowledged only a small share of the load.
         """
         if seen.verdict is Verdict.INVALID or self._achieved(seen) < FAR_SHORT:
             return None
         return self.highest(seen)
 
     def ceiling(self, seen: Observation) -> float | None:
-        """The utilization of a saturated overload; None for other trials.
+        """The highest utilization of the indicators in `smooth`, if brokers acknowledged less than
+        `VERY_SHORT` of an overload; None for other trials.
 
-        A value below 1 means that the limiting resource has no smooth reading.
+        If the highest utilization of these indicators is below 1, the limiting resource has no
+        indicator in `smooth`.
         """
         if seen.verdict is not Verdict.OVERLOADED or self._achieved(seen) >= VERY_SHORT:
             return None
@@ -87,9 +90,10 @@ class Signals:
         """The acknowledged share of an overload [ratio]; None if this share does not show the
         limit.
 
-        If the limiting resource has no smooth reading, the load times this share is approximately
-        the limit. If a smooth reading is above its threshold, the product is only an upper bound:
-        requests grow while they queue, and brokers acknowledge several times the limit.
+        If the limiting resource has no indicator in `smooth`, the acknowledged load is
+        approximately the limit. If an indicator in `smooth` is above its threshold, the
+        acknowledged load is only an upper bound of the limit. If requests wait, they become larger,
+        so brokers can acknowledge several times the load of the limit.
         """
         share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:
@@ -99,8 +103,8 @@ class Signals:
         return share if share > 0.05 else None
 
     def at_most(self, seen: Observation) -> float | None:
-        """The delivered load of a saturated overload, which is an upper bound of the limit; None
-        for other trials.
+        """The load that brokers acknowledged in an overload with almost no idle time, which is an
+        upper bound of the limit; None for other trials.
         """
         used = self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED_UTILIZATION:
@@ -111,7 +115,8 @@ class Signals:
         return 1.0 - seen.indicators.get(self.achieved, 0.0) * (1.0 - self.achieved_min)
 
     def highest(self, seen: Observation) -> float | None:
-        """The highest smooth utilization of a trial; None if the trial has no smooth indicator.
+        """The highest utilization of the indicators in `smooth` in a trial; None if the trial shows
+        none of these indicators.
 
         For request handlers, the result is `own_utilization`, which excludes the utilization by
         other clients.
@@ -125,7 +130,7 @@ class Signals:
         return max(found, default=None)
 
     def describe(self, seen: Observation) -> str:
-        """The highest smooth reading in words, such as "idle 0.41"."""
+        """The reading of the most utilized indicator in `smooth`, in words, such as "idle 0.41"."""
         found = [(seen.indicators[n], n) for n in self.smooth if n in seen.indicators]
         if not found:
             return "no reading"

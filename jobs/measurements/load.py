@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from statistics import mode
 from typing import Any
 
 from jobs.runs.fixed_load import FixedLoadRun
@@ -27,7 +28,7 @@ class Load(Measurement):
         return FixedLoadRun(case.config.in_full, replace(case.held, repeats_invalid=True))
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The median of each reading over the valid trials."""
+        """The median of each reading over the valid trials, and their most frequent resource."""
         if summary.trials:
             yield _rate_result(summary.trials)
 
@@ -50,7 +51,7 @@ def _rate_result(trials: Sequence[Mapping[str, Any]]) -> Result:
         p50_ms=middle("latency_p50_ms"),
         p99_ms=middle("latency_p99_ms"),
         p999_ms=middle("latency_p999_ms"),
-        limited_by=bound[-1] if bound else None,
+        limited_by=mode(bound) if bound else None,
         cpu_s_per_mb=middle("producer_cpu_s_per_mb"),
         broker_cpu_s_per_mb=middle("broker_cpu_s_per_mb"),
         commit_ms=middle("commit_mean_ms"),

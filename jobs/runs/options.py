@@ -1,4 +1,4 @@
-"""The command-line options of a run that all jobs have."""
+"""The command-line options that the jobs share."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The command-line options of every job that loads a cluster.
+    """The options of a job that loads a cluster; `redline doctor` checks a run with these options.
 
     Attributes:
         out: the folder that contains the run's own folder.

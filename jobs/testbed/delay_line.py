@@ -248,7 +248,7 @@ def main(options: str) -> None:
 
 
 _TRIES = 3
-_TIMEOUT_S = 4.0
+_TIMEOUT_S = 8.0
 """Deadline of a handshake: twice the longest round trip of a link [s]."""
 
 

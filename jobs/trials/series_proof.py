@@ -81,7 +81,7 @@ def _ticked(samples: Sequence[BrokerSample]) -> Mapping[tuple[int, str], float]:
     }
 
 
-BROKER_PROPERTIES = "broker.config"
+UNREADABLE = "broker.config"
 """Key in the facts about the environment of the run. The key exists only if the brokers' properties
 cannot be read.
 """
@@ -185,7 +185,7 @@ class SeriesProof:
     def pools(self) -> dict[int, HandlerPool]:
         """Broker id → the pool of the broker's request handlers."""
         facts = self.context.environment
-        is_readable = BROKER_PROPERTIES not in facts
+        is_readable = UNREADABLE not in facts
         found = {}
         for node_id, node in self.context.source.nodes.items():
             number = None

@@ -281,9 +281,12 @@ def _time_axis() -> alt.X:
 
 
 def _upper(row: Mapping[str, Any]) -> float | None:
-    """The payload rate at the lowest overload [MB/s per broker]; None if it is not known."""
+    """The payload rate at the lowest overload [MB/s per broker]; None if it is not known. On the
+    axis `message_bytes`, the lowest overload has another message size, so its rate is not known.
+    """
     over, mps = row["mps_overloaded"], row["mps"]
-    return row["mb_per_s_per_broker"] * over / mps if over and mps else None
+    is_known = over and mps and row["axis"] != "message_bytes"
+    return row["mb_per_s_per_broker"] * over / mps if is_known else None
 
 
 def _color(field: str, title: str, domain: Sequence[str] | None = None) -> alt.Color:

@@ -392,22 +392,22 @@ class OtherLoad:
 
     @property
     def messages(self) -> Rate:
-        """Messages of other clients in the trial, with their standard deviation before the trial
-        [1/s].
+        """Rate of the messages that other clients wrote in the trial, and the standard deviation of
+        this rate before the trial [1/s].
         """
         return Rate(self.messages_per_s, self.at_rest_messages_deviation_per_s or 0.0)
 
     @property
     def written(self) -> Rate | None:
-        """Bytes that other clients wrote in the trial, with their standard deviation before the
-        trial [B/s].
+        """Rate of the bytes that other clients wrote in the trial, and the standard deviation of
+        this rate before the trial [B/s].
         """
         return _rate(self.bytes_per_s, self.at_rest_bytes_deviation_per_s)
 
     @property
     def read(self) -> Rate | None:
-        """Bytes that other clients fetched in the trial, with their standard deviation before the
-        trial [B/s].
+        """Rate of the bytes that other clients fetched in the trial, and the standard deviation of
+        this rate before the trial [B/s].
         """
         return _rate(self.read_bytes_per_s, self.at_rest_read_bytes_deviation_per_s)
 
@@ -490,8 +490,8 @@ def _read_bytes(client: ClientWindow) -> float:
 
 
 def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float]) -> str | None:
-    """A sentence about the load of other clients during the trials of a limit; None if they had no
-    load.
+    """A sentence about the load of other clients during the trials of a limit; None if other
+    clients had no notable load.
 
     Args:
         loads: the load of other clients in each trial.
@@ -511,8 +511,8 @@ def traffic_beside(loads: Sequence[OtherLoad], own_bytes_per_s: Sequence[float])
         own + (each.bytes_per_s or 0.0) for own, each in zip(own_bytes_per_s, loads, strict=True)
     )
     return (
-        f"measured in addition to {' and '.join(parts)} by other clients, whose load may differ "
-        f"at other times; the brokers received up to {everything / 1e6:,.1f} MB/s from all clients"
+        f"other clients' load during the trials: {' and '.join(parts)}; this load may differ at "
+        f"other times; the brokers received up to {everything / 1e6:,.1f} MB/s from all clients"
     )
 
 

@@ -1,8 +1,8 @@
 """One trial as one record (`Trial`), from which table rows, events, summaries and pages are made.
 
-`offline_state` names the state of the cluster, `moved_s` is the time for a fixed volume, `WarmUp`
-is the reading of the warm-up of cold brokers, and `RunSeries` has the readings of a run's trials
-over time.
+`offline_state` names the state of a cluster with offline brokers. `moved_s` returns the time in
+which a fixed volume was written or read. `WarmUp` describes the last load of the warm-up of cold
+brokers. `RunSeries` contains the time series of all trials of a run.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ def place_of(state: str) -> int:
 def moved_s(pattern: TrafficPattern, client: ClientWindow) -> float | None:
     """The time from the start of the load until the whole fixed volume was written or read [s].
 
-    The volume is written when its last record is acknowledged. In a trial that offers no records,
-    the volume is read when the consumer groups have read its last record. The result is None
-    without a fixed volume, or if a part of the volume was still missing at the end of the drain.
+    If the trial writes the volume, the time ends when the brokers acknowledge the last record. If
+    the trial only reads the volume, the time ends when all consumer groups have read the last
+    record. The result is None if the pattern has no fixed volume. The result is also None if, at
+    the end of the trial, some records of the volume were not acknowledged or not read.
     """
     each = pattern.records_each
     if each is None:

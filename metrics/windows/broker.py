@@ -75,8 +75,9 @@ class Span:
         """Increase of a counter per second [1/s].
 
         A count that is computed from one-minute rates changes only at a tick, when Kafka updates
-        these rates (`metrics.sources.one_minute_rates`). For such a count, the result is the
-        increase in the whole ticks of the span, divided by the time of these ticks.
+        these rates every 5 s (`metrics.sources.one_minute_rates`). For a count that is computed
+        from one-minute rates, the result is the increase between the first and the last tick,
+        divided by the time between these two ticks.
         """
         ticks = whole_ticks(self._samples, name)
         if ticks is None:
@@ -337,27 +338,28 @@ class BrokerWindow:
         interval_s: intended time between samples [s].
         contradiction: reason why the samples cannot all come from one process without a restart, or
             None if they can.
-        handler_idle: idle fraction of the request handlers [ratio]. The largest error of the idle
-            fraction is 0.3 s, divided by the length of the window. A value slightly above 1 is
-            normal.
+        handler_idle: idle fraction of the request handlers [ratio]. Kafka counts a handler's wait,
+            which lasts up to 0.3 s, when the wait ends. Therefore the error of the idle fraction is
+            at most 0.3 s divided by the length of the window, and an idle fraction slightly above 1
+            is normal.
         handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
             metric with a controller's handlers [ratio], or None if they do not.
-        handler_idle_rate_error: largest error of `handler_idle` if it is computed from
-            one-minute rates [ratio]. Ticks without a sample and rounded rates cause this error. The
-            value is None if the source reads counts.
-        ticked_s: time of the whole ticks in the window if `handler_idle` is computed from
-            one-minute rates [s], or None if counts are read.
+        handler_idle_rate_error: largest error of `handler_idle` if it is computed from one-minute
+            rates [ratio], or None if the source reads counts. `handler_idle` has an error if rates
+            are rounded, or if no sample was taken between two updates of a rate.
+        ticked_s: time between the first and the last update of the one-minute rates from which
+            `handler_idle` is computed [s], or None if the source reads counts.
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
         produce: produce requests.
         fetch_consumer: fetch requests of consumers.
         fetch_follower: fetch requests of followers.
-        produce_delayed_max: highest number of produce requests in a sample that wait for
-            followers [requests].
+        produce_delayed_max: highest number of produce requests in a sample that wait for followers
+            [requests].
         isr_shrinks: number of ISR shrinks [count].
         isr_expands: number of ISR expands [count].
-        isr_changed_share: share of samples with under-replicated partitions, or with an ISR
-            change since the previous sample [ratio].
+        isr_changed_share: share of samples with under-replicated partitions, or with an ISR change
+            since the previous sample [ratio].
         under_replicated_max: highest number of under-replicated partitions in a sample
             [partitions].
         replica_lag_max_records: largest lag of a follower in a sample [records].
@@ -366,8 +368,8 @@ class BrokerWindow:
         bytes_out_per_s: bytes of record batches sent to consumers [B/s].
         replication_bytes_in_per_s: bytes of record batches fetched from leaders [B/s].
         replication_bytes_out_per_s: bytes of record batches sent to followers [B/s].
-        network_in_bytes_per_s: all bytes received on the sockets of the broker's listeners,
-            which serve clients and followers [B/s].
+        network_in_bytes_per_s: all bytes received on the sockets of the broker's listeners, which
+            serve clients and followers [B/s].
         network_out_bytes_per_s: all bytes sent on the sockets of the broker's listeners [B/s].
         link_mbit_per_s: configured speed of the network interface in one direction [Mbit/s].
         failed_produce_requests_per_s: refused or failed produce requests [1/s].
@@ -386,8 +388,7 @@ class BrokerWindow:
         leader_partitions_min: lowest number of led partitions in a sample [partitions].
         leader_partitions_max: highest number of led partitions in a sample [partitions].
         offline_replicas_max: highest number of replicas on failed disks in a sample [replicas].
-        fenced_brokers_max: highest number of fenced brokers in a sample of a controller
-            [brokers].
+        fenced_brokers_max: highest number of fenced brokers in a sample of a controller [brokers].
         controller_elections: increase of the controller's epoch, at least 1 for each election
             [count].
         standstill_s: longest time for which the process answered no request, minus garbage
@@ -599,9 +600,9 @@ def any_isr_changed(
 ) -> list[bool]:
     """For each sampling time in the window, whether any broker shows an ISR change.
 
-    Under-replicated partitions count as an ISR change. All brokers are sampled at the same moments,
-    with differences of some milliseconds. So the samples of the broker with the most samples define
-    the sampling times, and each sample of another broker belongs to the nearest sampling time.
+    Under-replicated partitions count as an ISR change. The sampling times are the times of the
+    samples of the broker with the most samples. A sample of another broker belongs to the nearest
+    sampling time, because all brokers are sampled within some milliseconds.
 
     Args:
         samples: samples of any brokers in any order.

@@ -32,8 +32,8 @@ class DiskWindow:
         read_bytes_per_s: bytes read from the disk [B/s].
         written_bytes_per_s: bytes written to the disk [B/s].
         operations_per_s: completed reads and writes [1/s].
-        busy_share: share of the time in which the disk had work [ratio]. At 1, a disk that
-            processes many operations at the same time may still have spare capacity.
+        busy_share: share of the time in which the disk had work [ratio]. A disk that processes many
+            operations at the same time may have spare capacity even if its busy share is 1.
         queue: mean number of operations that wait or are in progress [operations].
     """
 
@@ -287,8 +287,9 @@ def _of_disks(inside: Sequence[HostSample]) -> Span | None:
     """The span of the samples that show the disks of log dirs, or None if fewer than two samples
     show these disks.
 
-    Tasks on the brokers' machine also take samples. The samples of tasks lack some kinds of disks,
-    such as loop devices. A span needs each counter in its first and its last sample.
+    Spark tasks on a broker's machine take samples that lack some kinds of disks, such as loop
+    devices. These samples are left out, because a `Span` computes the increase of a counter only if
+    its first and its last sample show the counter.
     """
     known = samples_with_log_disks(inside)
     return None if known[-1].at_s <= known[0].at_s else Span(known)

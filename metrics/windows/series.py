@@ -41,8 +41,9 @@ SERIES = (
 """The series that the report and the notebook `trial` draw, in this order."""
 
 
-UNWRITTEN = "Pages that no disk has [MB]"
-"""Title of the hosts' series with the pages of files that are not written to a disk yet."""
+UNWRITTEN = "File pages not on a disk yet [MB]"
+"""Title of the series of each host that shows how many bytes of file pages are only in memory and
+not on a disk yet."""
 NO_BROKER = -1
 
 
@@ -52,7 +53,7 @@ class SeriesPoint:
 
     Attributes:
         title: title of the series.
-        broker_id: node id. `NO_BROKER` for a host.
+        broker_id: node id of the broker; `NO_BROKER` if the value belongs to a host.
         elapsed_s: time since the start of the measured window [s].
         value: value in the unit of the series. For a counter, the rate since the previous sample.
         host: name of the host, or an empty text for a broker.

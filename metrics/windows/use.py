@@ -69,9 +69,9 @@ def _in_phase(window: BrokerWindow, phase: str) -> float | None:
 def busy_threads(window: BrokerWindow) -> float | None:
     """Lower bound of the mean number of busy request handlers [handlers].
 
-    The number follows from Little's law. The number may be too low, because Kafka cuts the times of
-    each request to whole milliseconds. So the handlers' busy fraction gives a second lower bound,
-    and the higher bound counts.
+    The result is the higher of two lower bounds. The first lower bound follows from Little's law.
+    This bound may be too low, because Kafka cuts the times of each request to whole milliseconds.
+    The second lower bound is the handlers' busy fraction.
     """
     threads = _in_phase(window, "local_ms")
     idle = window.handler_idle
@@ -107,8 +107,8 @@ def produce_throttle_ms(window: BrokerWindow) -> float | None:
     """Mean throttle time of produce requests [ms], or 0 if the measured time is only a rounding
     error.
 
-    Kafka counts whole milliseconds, and the product of a mean and its count has a relative error of
-    some billionths. So a total of up to half a millisecond in the window is a rounding error.
+    Kafka counts throttle times in whole milliseconds, so a real total in a window is at least 1 ms.
+    A total of up to 0.5 ms is a rounding error of the histogram's mean.
     """
     mean_ms, per_s = window.produce.throttle_ms, window.produce.per_s
     if mean_ms is None or not per_s or window.start_s is None or window.end_s is None:
@@ -180,7 +180,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             Resource.HEAP,
             window.heap_used_share_min,
             window.gc_share,
-            "share of time in collections",
+            "share of time in garbage collection",
         ),
         row(
             Resource.DISK,

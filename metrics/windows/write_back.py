@@ -3,10 +3,9 @@ stayed in memory.
 
 Linux keeps written pages in memory until they are `vm.dirty_expire_centisecs` old, or until more
 than `vm.dirty_background_ratio` of the available memory is dirty. So a disk writes nothing in the
-first half minute of a load. After that, the disk writes in surges. Therefore a window also has a
-span of settled write-back, which lasts at least `SETTLED_EXPIRIES` times the age at which pages are
-written. The longest span in which the disks wrote `WRITTEN_MIN` of the received bytes is chosen. If
-no span has this share, the span with the largest written share is chosen.
+first half minute of a load, and writes in surges later. Therefore `settled_span` finds the part of
+a window in which the disks kept up best with the brokers. This part of the window lasts at least
+`SETTLED_EXPIRIES` times the age at which Linux writes pages.
 """
 
 from __future__ import annotations
@@ -26,22 +25,22 @@ DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 vm.dirty_expire_centisecs [s], for hosts that do not show these settings."""
 
 SETTLED_EXPIRIES = 2.0
-"""Minimum length of a span of settled write-back, as a multiple of the age at which the kernel
-writes a page."""
+"""Minimum length of the part of a window that `settled_span` finds, as a multiple of the age at
+which the kernel writes a page."""
 
 WRITTEN_MIN = 0.95
-"""Minimum share of the received bytes that disks write in settled write-back [ratio]. The other
-bytes are in pages that are still too young."""
+"""Disks keep up with the brokers if they write at least this share of the received bytes [ratio].
+The share is below 1, because the kernel does not write the youngest pages yet."""
 
 FASTEST_S = 10.0
 """Time over which the highest write rate of disks is measured [s]."""
 
 POINTS_MAX = 500
-"""Highest number of points of a window that the search for settled write-back uses."""
+"""Highest number of points of a window that `settled_span` compares with each other."""
 
 _STACKED = ("dm-", "md")
-"""Prefixes of the names of devices that consist of other disks. The counters of the other disks
-contain the bytes of such a device."""
+"""Prefixes of the names of devices that consist of several disks, such as RAID arrays. The bytes of
+such a device are already in the counters of the disks that it consists of."""
 _TAKEN = ("bytes_in", "replication_bytes_in")
 
 
@@ -69,9 +68,12 @@ class WriteBackWindow:
         dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
         dirty_expire_s: age at which the kernel writes a dirty page, according to
             vm.dirty_expire_centisecs [s], or Linux's default if the host does not show it.
-        settled_s: length of the span of settled write-back [s], or 0 if the window is too short.
-        settled_taken_bytes: bytes received in the span of settled write-back [B].
-        settled_written_bytes: bytes written in the span of settled write-back [B].
+        settled_s: length of the part of the window in which the disks kept up best with the brokers
+            [s], or 0 if the window is too short.
+        settled_taken_bytes: bytes that the brokers received in the part of the window in which the
+            disks kept up best [B].
+        settled_written_bytes: bytes that the disks wrote in the part of the window in which the
+            disks kept up best [B].
         fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s], or None
             for a shorter window.
     """
@@ -102,13 +104,15 @@ class WriteBackWindow:
 
     @property
     def settled_share(self) -> float | None:
-        """Share of the received bytes that disks wrote in settled write-back [ratio]."""
+        """Share of the received bytes that the disks wrote in the part of the window in which they
+        kept up best [ratio].
+        """
         return over(self.settled_written_bytes, self.settled_taken_bytes)
 
     @property
     def absorbed_bytes(self) -> float | None:
-        """Bytes that the brokers received in the window and no disk wrote [B]. Only memory holds
-        these bytes.
+        """Bytes that the brokers received in the window and that are only in memory, because no
+        disk wrote them [B].
         """
         if self.taken_bytes is None or self.written_bytes is None:
             return None
@@ -140,8 +144,8 @@ def dirty_limit_bytes(sample: HostSample) -> float | None:
 
     Writers begin to wait at the mean of the background limit and the hard limit of dirty pages
     (`dirty_freerun_ceiling` in Linux's mm/page-writeback.c). The hard limit is vm.dirty_bytes, or
-    vm.dirty_ratio of the available memory. Linux's default is used if the host does not show these
-    settings. node_exporter never shows them.
+    vm.dirty_ratio of the available memory. Linux's default is used for a setting of vm.* that the
+    host does not show. A host with node_exporter shows none of these settings.
     """
     limit = _threshold(sample, readings.DIRTY_LIMIT_BYTES, readings.DIRTY_RATIO, DIRTY_RATIO)
     background = dirty_background_bytes(sample)
@@ -203,11 +207,10 @@ def write_back_windows(
 
 
 def samples_with_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
-    """The samples by time. The samples that show the disks of log dirs, or all samples if none
-    shows them.
+    """The samples that show the disks of log dirs, ordered by time. If no sample shows the disks of
+    log dirs, the result has all samples.
 
-    Tasks of the load on a broker's machine also take samples of the machine, but these samples do
-    not show the disks of log dirs.
+    Samples that Spark tasks take of a broker's machine do not show the disks of log dirs.
     """
     found = sorted(samples, key=lambda each: each.at_s)
     return [each for each in found if parts_of(each.values, readings.LOG_DISK)] or found
@@ -257,20 +260,23 @@ written until this time [B]."""
 
 
 def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point] | None:
-    """The first and the last point of the span of settled write-back.
+    """The first and the last point of the part of a window in which the disks kept up best with the
+    brokers.
 
-    The longest span of at least `least_s` in which the disks wrote `WRITTEN_MIN` of the received
-    bytes is chosen. If no span has this share, the span of at least `least_s` with the largest
-    written share is chosen. Surges of write-back do not distort the result. The chosen span begins
-    and ends with similarly few dirty pages. The written share of a span cannot exceed the disks'
+    Only parts of at least `least_s` are compared. The result is the longest part in which the disks
+    wrote at least `WRITTEN_MIN` of the received bytes. If the disks always wrote a smaller share,
+    the result is the part in which they wrote the largest share of the received bytes. Surges of
+    write-back do not distort the result, because the chosen part begins and ends with similarly few
+    dirty pages. In no part can the written bytes, divided by the received bytes, exceed the disks'
     speed divided by the load.
 
     Args:
         points: points of a window by time.
-        least_s: minimum length of the span [s].
+        least_s: minimum length of the part of the window [s].
 
     Returns:
-        The two points, or None if the points of the window cover less than `least_s`.
+        The first and the last point of the part of the window, or None if the window is shorter
+        than `least_s`.
     """
     best: tuple[bool, float, Point, Point] | None = None
     points = points[:: 1 + len(points) // POINTS_MAX]
@@ -289,7 +295,8 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
     """The highest rate at which disks wrote over `FASTEST_S` [B/s], or None if the points cover
-    less than `FASTEST_S`. If the disks were at their limit, their speed is not above this rate.
+    less than `FASTEST_S`. For disks that were at their limit in the window, the result is an upper
+    bound of their speed.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):

@@ -32,7 +32,7 @@ R = Resource
 Side = dict[str, Any]
 ALIKE = {"broker.version": "4.1.2", "broker.config.num.io.threads": "1", "redline.commit": "a"}
 HANDLERS, FLUSH = "broker.config.num.io.threads", "broker.config.log.flush.interval.messages"
-FETCHERS, ISR = "broker.config.num.replica.fetchers", "broker.config.min.insync.replicas"
+FETCHERS, LAG = "broker.config.num.replica.fetchers", "broker.config.replica.lag.time.max.ms"
 CORES = {"broker.cores": "4", HANDLERS: "4"}
 
 
@@ -92,10 +92,10 @@ CASES: dict[str, tuple[Side, Side, Resource, Resource, tuple[str, ...]]] = {
         env({"cpu_machine_share": 0.4}, version="3.9.2"),
         env({"cpu_machine_share": 0.6}, version="4.3.1"), R.DISK, R.DISK, ("version",)),
     "a property that only one release reports": (
-        env(version="3.9.2"), {"environment": {"broker.version": "4.3.1", ISR: "1"}}, R.REPLICATION,
-        R.REPLICATION, ("version",)),
+        env(version="3.9.2"), {"environment": {"broker.version": "4.3.1", LAG: "30000"}},
+        R.REPLICATION, R.REPLICATION, ("version",)),
     "a property that only one side of a release reports": (
-        env(), has(ISR, "2"), R.REPLICATION, R.REPLICATION, ("min.insync.replicas",)),
+        env(), has(LAG, "30000"), R.REPLICATION, R.REPLICATION, ("replica.lag.time.max.ms",)),
     "a release with its place of metadata": (
         {"environment": ZOOKEEPER | {"broker.version": "3.6.2"}}, {"environment": KRAFT}, R.DISK,
         R.DISK, ("version", "metadata")),
@@ -168,6 +168,7 @@ def test_each_property_governs_its_resource() -> None:
     governed = {resource for governor in GOVERNORS for resource in governor.resources}
     assert governed == set(Resource) - {R.UNKNOWN}
     assert governor_of("broker.config.group.initial.rebalance.delay.ms") is None
+    assert governor_of("broker.config.min.insync.replicas") is None, "it refuses writes"
     assert short_name("broker.3.config.num.io.threads") == "num.io.threads"
     # A difference of the driver is no difference between brokers.
     found = broker_differences(
@@ -181,8 +182,6 @@ def test_the_direction_of_a_change() -> None:
         ("num.io.threads", "2", "1", True),
         ("num.io.threads", "1", "2", False),
         ("num.io.threads", "–", "2", True),
-        ("min.insync.replicas", "1", "2", True),
-        ("min.insync.replicas", "2", "1", False),
         ("socket.send.buffer.bytes", "-1", "102400", True),
     ):
         governor = governor_of(name)

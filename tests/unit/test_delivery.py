@@ -20,7 +20,7 @@ from jobs.engine.producing.protocol import (
     EndTransaction,
     FindCoordinator,
     FindLeaders,
-    RenewEpoch,
+    InitProducerId,
 )
 from jobs.engine.producing.transactions import TransactionError
 from metrics.traffic.clients import ProducerOptions
@@ -345,8 +345,9 @@ CASES: dict[str, Case] = {
     "a failed batch aborts its transaction": (COMMITS | {"max_in_flight": 2}, [
         at(0.0, ADD), coordinate(0.1, 0), at(1.0, 1), answer(1.5), at(2.2, 2),
         answer(2.3, TOO_LARGE), at(2.3), answer(2.4), at(2.4, ABORT), at(3.1),
-        coordinate(3.2, RenewEpoch()), coordinate(3.3, code=CONCURRENT), at(4.0, RenewEpoch()),
-        coordinate(4.0, ADD, given=(0, 1)), coordinate(4.1, 3, 4), stamps((1, 0), (1, 1)),
+        coordinate(3.2, InitProducerId()), coordinate(3.3, code=CONCURRENT),
+        at(4.0, InitProducerId()), coordinate(4.0, ADD, given=(0, 1)), coordinate(4.1, 3, 4),
+        stamps((1, 0), (1, 1)),
         counts(transactions_committed=0, transactions_aborted=1, aborted_records=2,
                control_records_by_partition={0: 1}, errors={"MessageSizeTooLargeError": 1}),
     ]),

@@ -33,7 +33,7 @@ from jobs.engine.producing.protocol import (
     EndTransaction,
     FindCoordinator,
     FindLeaders,
-    RenewEpoch,
+    InitProducerId,
 )
 from tests.support.driven_delivery import BROKERS, RECORD_BYTES, DrivenDelivery
 from tests.support.robustness import few_or_many
@@ -392,12 +392,12 @@ class Mishaps(RuleBasedStateMachine):
             answer = self._coordinators[producer], ("host", 9092)
         elif self._coordinators[producer] != connection.broker:
             code = NOT_COORDINATOR
-        elif isinstance(request, RenewEpoch):
+        elif isinstance(request, InitProducerId):
             assert producer.id_state is not None
             answer = producer.id_state.producer_id, producer.id_state.epoch + 1
         if not code and isinstance(request, AddPartitions):
             driven.added[producer].update(request.partitions)
-        if not code and isinstance(request, EndTransaction | RenewEpoch):
+        if not code and isinstance(request, EndTransaction | InitProducerId):
             driven.end_transaction(producer)
         driven.now = self.now
         driven.delivery.handle_coordinator_response(connection, code, answer, self.now)

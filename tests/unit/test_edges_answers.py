@@ -25,7 +25,7 @@ from jobs.engine.consuming.stream import FetchStream
 from jobs.engine.network.transport import FrameReader, correlation_id_of
 from jobs.engine.producing.protocol import (
     FindLeaders,
-    RenewEpoch,
+    InitProducerId,
     decode_answer,
     decode_produce_response,
 )
@@ -156,7 +156,7 @@ def test_any_bytes_of_a_broker_end_in_answers_or_an_error(examples: int) -> None
     def check(data: bytes, cuts: list[int]) -> None:
         control: list[Any] = [
             partial(decode_answer, request=request, partitions=PARTITIONS, versions={})
-            for request in (FindLeaders(), RenewEpoch())
+            for request in (FindLeaders(), InitProducerId())
         ]
         for decode in (decode_produce_response, correlation_id_of, *control):
             reader = FrameReader()

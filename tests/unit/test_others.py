@@ -392,9 +392,8 @@ def test_bursts_are_a_load_of_others_that_an_answer_states() -> None:
         ClientTraffic(10.0, 20_040.0, 20.768e6), OwnTraffic(20_000.0, 20e6), level
     )
     assert traffic_beside([beside_bursts], [2e6]) == (
-        "measured in addition to 0.08 MB/s (± 0.15 from second to second) written by other "
-        "clients, whose load may differ at other times; the brokers received up to 2.1 MB/s "
-        "from all clients"
+        "other clients' load during the trials: 0.08 MB/s (± 0.15 from second to second) written; "
+        "this load may differ at other times; the brokers received up to 2.1 MB/s from all clients"
     )
     steady = Level.of([ClientTraffic(10.0, 40.0, 768_000.0)])
     assert steady is not None and not steady.is_notable
@@ -406,12 +405,12 @@ def test_the_answer_states_what_others_did_beside_it() -> None:
         replace(beside(120_000.0, 120e6), read_bytes_per_s=3e6),
     ]
     assert traffic_beside(loads, [40e6, 20e6]) == (
-        "measured in addition to 95.0 to 120.0 MB/s written and 0.0 to 3.0 MB/s read by other "
-        "clients, whose load may differ at other times; the brokers received up to 140.0 MB/s "
-        "from all clients"
+        "other clients' load during the trials: 95.0 to 120.0 MB/s written and 0.0 to 3.0 MB/s "
+        "read; this load may differ at other times; the brokers received up to 140.0 MB/s from all "
+        "clients"
     )
     hidden = [replace(each, bytes_per_s=None, read_bytes_per_s=None) for each in loads]
     assert (traffic_beside(hidden, [0.0, 0.0]) or "").startswith(
-        "measured in addition to 95,000 to 120,000 messages/s written by other clients"
+        "other clients' load during the trials: 95,000 to 120,000 messages/s written; this load"
     )
     assert traffic_beside([OURS], [10e6]) is None and traffic_beside([], []) is None

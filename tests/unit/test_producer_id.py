@@ -16,7 +16,7 @@ from jobs.engine.producing.batch import (
 )
 from jobs.engine.producing.delivery import Reopen, Replace, SendControlRequest
 from jobs.engine.producing.producer import Connection
-from jobs.engine.producing.protocol import FindCoordinator, RenewEpoch
+from jobs.engine.producing.protocol import FindCoordinator, InitProducerId
 from jobs.engine.producing.registration import ProducerIdError, Registration
 from tests.support.driven_delivery import DrivenDelivery
 from tests.support.patterns import producer_pattern
@@ -27,7 +27,7 @@ LOADING, NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT = 14, 15, 16, 51
 NO_RIGHT, NOT_ALLOWED, TIMEOUT_TOO_LARGE = 31, 53, 50
 IDEMPOTENT: dict[str, Any] = {"enable_idempotence": True, "acks": "all"}
 COMMITS = IDEMPOTENT | {"transaction_duration_ms": 100.0}
-FIND, GIVE = FindCoordinator(), RenewEpoch()
+FIND, GIVE = FindCoordinator(), InitProducerId()
 AT = ("host", 9092)
 
 

@@ -47,8 +47,8 @@ from jobs.engine.producing.protocol import (
     EndTransaction,
     FindCoordinator,
     FindLeaders,
+    InitProducerId,
     ProduceEncoder,
-    RenewEpoch,
     Sender,
     decode_answer,
     decode_produce_response,
@@ -150,7 +150,7 @@ CONTROL: list[tuple[ControlRequest, Api, Any, dict[str, Any], Any, dict[str, Any
         (0, (4, ("h", 5))),
     ),
     (
-        RenewEpoch(), INIT_PRODUCER_ID, InitProducerIdRequest,
+        InitProducerId(), INIT_PRODUCER_ID, InitProducerIdRequest,
         {"transactional_id": "tx", "transaction_timeout_ms": 60}, InitProducerIdResponse,
         {"error_code": 51, "producer_id": 8, "producer_epoch": 9}, (51, (8, 9)),
     ),

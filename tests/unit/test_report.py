@@ -582,6 +582,9 @@ def test_histories_are_a_chart_for_each_series_with_the_bracket_per_broker() -> 
     assert [value["high"] for value in values] == pytest.approx([5.5, 5.5])
     assert [value["moved"] for value in values] == ["first", "fell"]
     assert "fell" in _drawn(*charts)
+    (chart,) = history_charts([BASE | {"axis": "message_bytes"}])
+    (values,) = chart.to_dict()["datasets"].values()
+    assert [value["high"] for value in values] == [None], "the other side has another size"
     assert history_charts([]) == []
 
 

@@ -72,8 +72,8 @@ def test_equations_that_contradict_each_other_are_trusted_less() -> None:
     ("overloaded", "limit", "expected"),
     [
         (120, 117.0, Aim(115, "end the search")),
-        (120, 108.0, Aim(104, "set the lower bound")),
-        (200, 108.0, Aim(114, "bound it from above")),
+        (120, 108.0, Aim(104, "set a lower bound of the limit")),
+        (200, 108.0, Aim(114, "bound the limit from above")),
     ],
     ids=["closes at 115", "overload near the estimate", "overload far above it"],
 )

@@ -3,8 +3,9 @@
 A produce request refers to its payload, so the payload is not copied. The encoder of kafka-python
 encodes the first fields of produce requests once per connection. Each send only patches and appends
 fields of fixed width. Produce requests have version 7, because the fields of version 7 have a fixed
-width, and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions of the produce
-request changed only the framing, so a broker's work is the same.
+width, and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions changed the framing,
+the answers to refused batches, the names of topics and the first batch of a transaction; a broker
+appends the records of all versions in the same way.
 
 Requests for leaders and producer ids, and requests to coordinators of transactions, are rare, so
 kafka-python's codecs encode these requests and decode their responses.
@@ -194,11 +195,11 @@ class EndTransaction:
 
 
 @dataclass(frozen=True)
-class RenewEpoch:
+class InitProducerId:
     """The request for a producer id, or for the next epoch of a producer with transactions."""
 
 
-CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | RenewEpoch
+CoordinatorRequest = FindCoordinator | AddPartitions | EndTransaction | InitProducerId
 ControlRequest = FindLeaders | CoordinatorRequest
 """Type of all requests that producers send, except produce requests."""
 
@@ -226,7 +227,9 @@ _CODECS: Mapping[type[ControlRequest], tuple[Api, Any, Any, str]] = {
     FindCoordinator: (
         FIND_COORDINATOR, FindCoordinatorRequest, FindCoordinatorResponse, "a coordinator"
     ),
-    RenewEpoch: (INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, "a producer id"),
+    InitProducerId: (
+        INIT_PRODUCER_ID, InitProducerIdRequest, InitProducerIdResponse, "a producer id"
+    ),
     AddPartitions: (
         ADD_PARTITIONS_TO_TXN, AddPartitionsToTxnRequest, AddPartitionsToTxnResponse,
         "a transaction",
@@ -263,7 +266,7 @@ def _fields_of(request: ControlRequest, sender: Sender, partitions: Partitions) 
     name, producer_id, epoch = sender.transactional_id, sender.producer_id, sender.epoch
     if isinstance(request, FindCoordinator):
         return {"key": name, "key_type": CoordinatorType.TRANSACTION.value}
-    if isinstance(request, RenewEpoch):
+    if isinstance(request, InitProducerId):
         return {"transactional_id": name, "transaction_timeout_ms": sender.timeout_ms}
     if isinstance(request, EndTransaction):
         return {
@@ -294,7 +297,7 @@ def decode_answer(
         The error code, and the content of the response. The content of a response to `FindLeaders`
         is partition → broker id of its leader, without partitions that have no leader. The content
         of a response to `FindCoordinator` is (broker id, address). The content of a response to
-        `RenewEpoch` is (producer id, epoch).
+        `InitProducerId` is (producer id, epoch).
 
     Raises:
         AnswerFormatError: the frame is not a response to this request.
@@ -313,7 +316,7 @@ def decode_answer(
             return 0, numbered
         if isinstance(request, FindCoordinator):
             return found.error_code, (found.node_id, (found.host, found.port))
-        if isinstance(request, RenewEpoch):
+        if isinstance(request, InitProducerId):
             return found.error_code, (found.producer_id, found.producer_epoch)
         if isinstance(request, EndTransaction):
             return found.error_code, None

@@ -12,7 +12,7 @@ from jobs.engine.network.connections import broker_words
 from jobs.engine.network.links import Address
 from jobs.engine.producing.delivery import Reopen, Replace, SendControlRequest
 from jobs.engine.producing.producer import NEVER, Connection, Producer
-from jobs.engine.producing.protocol import CoordinatorRequest, FindCoordinator, RenewEpoch
+from jobs.engine.producing.protocol import CoordinatorRequest, FindCoordinator, InitProducerId
 from metrics.common.errors import RedlineError
 
 _RETRY_S = 0.05
@@ -84,12 +84,12 @@ class Registration:
     def _request_of(self, producer: Producer) -> tuple[CoordinatorRequest, Connection]:
         """The producer's next request, and the connection over which to send it."""
         if producer in self._coordinators:
-            return RenewEpoch(), producer.connections[self._coordinators[producer]]
+            return InitProducerId(), producer.connections[self._coordinators[producer]]
         ways = [producer.connections[broker] for broker in sorted(producer.connections)]
         first = self._turns[producer] % len(ways)  # producers take turns, to spread the requests
         ways = ways[first:] + ways[:first]
         connection = next((each for each in ways if each.is_open), ways[0])
-        return RenewEpoch() if producer.transactions is None else FindCoordinator(), connection
+        return InitProducerId() if producer.transactions is None else FindCoordinator(), connection
 
     def handle_coordinator_response(
         self, connection: Connection, code: int, answer: Any, now: float

@@ -14,7 +14,7 @@ from jobs.engine.producing.protocol import (
     AddPartitions,
     ControlRequest,
     EndTransaction,
-    RenewEpoch,
+    InitProducerId,
 )
 from jobs.engine.producing.transactions import (
     ABORTED,
@@ -121,7 +121,7 @@ class TransactionManager:
                 account.count_abort(partitions, transactions.acked_records)
             partitions.clear()
             transactions.wanted.clear()
-        elif isinstance(request, RenewEpoch):
+        elif isinstance(request, InitProducerId):
             assert producer.id_state is not None, "the producer is not idempotent"
             producer.id_state.renew_all(*answer)
             transactions.is_failed = False

@@ -24,7 +24,7 @@ from jobs.engine.producing.protocol import (
     CoordinatorRequest,
     EndTransaction,
     FindCoordinator,
-    RenewEpoch,
+    InitProducerId,
 )
 from metrics.common.errors import RedlineError
 
@@ -117,7 +117,7 @@ class Transactions:
             return None
         if self.partitions:
             return EndTransaction(not self.is_failed)
-        return RenewEpoch() if self.is_failed else None
+        return InitProducerId() if self.is_failed else None
 
     @property
     def is_over(self) -> bool:
@@ -178,4 +178,4 @@ def _describe(request: CoordinatorRequest | None) -> str:
         return "add partitions to a transaction"
     if isinstance(request, EndTransaction):
         return "commit a transaction" if request.is_commit else "abort a transaction"
-    return "give an epoch" if isinstance(request, RenewEpoch) else "be found"
+    return "give an epoch" if isinstance(request, InitProducerId) else "be found"
