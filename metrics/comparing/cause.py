@@ -1,8 +1,8 @@
 """The likely cause of a difference between two sides of a comparison.
 
 The likely cause is a property that has different values on the two sides and that affects the
-limiting resource of the slower side. A likely cause is not a proof. For a proof, change only this
-property and compare the two sides again.
+limiting resource of the slower side. A likely cause is not proven. To prove that a property is the
+cause, change only this property and compare the two sides again.
 
 `GOVERNORS` lists properties of brokers and topics with the resources that they affect
 (https://kafka.apache.org/documentation/#brokerconfigs and #topicconfigs). The resources follow from
@@ -29,7 +29,7 @@ _H, _N, _C, _D = (Resource.REQUEST_HANDLERS, Resource.NETWORK_THREADS, Resource.
 
 @dataclass(frozen=True)
 class Governor:
-    """A property or fact of brokers, and the resources that it affects.
+    """A property or fact of brokers with the resources that this property or fact affects.
 
     Attributes:
         pattern: regular expression for the name of the property, without the prefixes `broker.`,
@@ -141,7 +141,8 @@ GOVERNORS = (
     ),
     Governor(r"(.*quota.*|.*byte_rate)", (Resource.QUOTA,), 1, "limits the traffic of clients"),
 )
-"""All governors; the first match wins."""
+"""Properties and facts with the resources that they affect; the first entry that matches a name is
+used."""
 
 _PREFIX = re.compile(r"^(broker|controller|topic)\.(\d+\.)?(config\.)?")
 VERSIONS = re.compile(
@@ -157,14 +158,14 @@ def short_name(name: str) -> str:
 
 
 def governor_of(name: str) -> Governor | None:
-    """The governor that matches the name of a fact; None if no governor matches."""
+    """The first entry of `GOVERNORS` that matches the name of a fact; None if no entry matches."""
     short = short_name(name)
     found = (each for each in GOVERNORS if re.fullmatch(each.pattern, short))
     return next(found, None)
 
 
 def can_slow(governor: Governor, changed: Difference) -> bool:
-    """True if the change from `before` to `after` may have reduced the governor's resources."""
+    """True if the property's change can leave brokers with less of the resources it affects."""
     if not governor.more_is or ABSENT in (changed.before, changed.after):
         return True
     try:
@@ -216,7 +217,8 @@ def release_of(environment: Mapping[str, str]) -> Release:
 def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
     """Two different releases in words; None if all known facts about the releases are equal.
 
-    The words contain the places of the metadata only if both places are known and differ.
+    The two texts name the places that store the cluster's metadata, such as ZooKeeper and KRaft,
+    only if the places before and after the change are known and differ.
     """
     if not (before.metadata and after.metadata) or before.metadata == after.metadata:
         before, after = replace(before, metadata=""), replace(after, metadata="")
@@ -228,7 +230,8 @@ def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
 def _places(environment: Mapping[str, str]) -> list[str]:
     """The places where the cluster stores its metadata.
 
-    A cluster has one place, and two places during a migration.
+    A cluster stores its metadata in one place. During a migration from ZooKeeper to KRaft, a
+    cluster stores its metadata in two places.
     """
     roles = [value for name, value in environment.items() if _ROLES.fullmatch(name)]
     found = [ZOOKEEPER] if any(map(_ZOOKEEPER.fullmatch, environment)) else []
@@ -252,8 +255,8 @@ NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controll
 """Prefixes of facts that do not describe brokers."""
 
 SETTINGS = ("workload.", "goal.")
-"""Prefixes of the keys that define the traffic and the rules of a verdict. The option `--set` takes
-the same keys."""
+"""Prefixes of the keys that define the traffic and the rules of a verdict; the option `--set` sets
+keys with these prefixes."""
 
 
 @dataclass(frozen=True)
@@ -420,8 +423,8 @@ class _Explanation:
         return self._made(
             resource,
             ("version", *(["metadata"] if len(places) > 1 else [])),
-            f"likely cause of the slower {label}: {own} in place of {theirs}, because no property "
-            f"that differs affects the limiting resource ({resource.value}); {cost}",
+            f"likely cause of the slower {label}: the change from {theirs} to {own}; no other "
+            f"difference explains the limiting resource ({resource.value}); {cost}",
         )
 
     def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:
@@ -453,7 +456,9 @@ class _Explanation:
     def _made(
         self, resource: Resource, names: Sequence[str], text: str, used: str | None = None
     ) -> Cause:
-        """Make a cause. Its evidence is each side's limiting resource and the use of `resource`."""
+        """Make a cause with its evidence: the limiting resource of each side, and the use of
+        `resource`.
+        """
         limits = (
             f"{side.label} saturated, bound by {side.attribution or side.limiting_resource.value}"
             for side in (self.slower, self.faster)
@@ -487,6 +492,6 @@ class _Explanation:
 
 
 def _explains(changed: Difference, resource: Resource) -> bool:
-    """True if the changed property affects a resource and the change can make a side slower."""
+    """True if the changed property affects the resource, and the change can reduce the limit."""
     governor = governor_of(changed.name)
     return governor is not None and resource in governor.resources and can_slow(governor, changed)
