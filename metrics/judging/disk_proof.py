@@ -1,13 +1,14 @@
-"""The proof that disks wrote the load of a trial, and that the load did not stay in memory only.
+"""The proof that disks wrote the bytes of a load, and that the bytes did not stay in memory only.
 
 A load is proven on disk under three conditions. First, the disks of each host wrote at least the
 share `WRITTEN_MIN` of the bytes that the host's brokers received, replicas included. Second, the
-window covers at least twice the age at which the kernel writes a page. Third, retention deleted no
-record before a disk had written this record. In the first half minute of a load, the memory of the
-brokers' hosts takes all bytes, so a trial can sustain a load that is not proven on disk. The
-verdict of a trial does not depend on whether the load is proven on disk. For a load that is not
-proven on disk, the answer states how many bytes the page cache took without writing them to a disk,
-and after which time the page cache would be full of unwritten bytes.
+window covers at least twice the age at which the kernel writes a page. Third, retention keeps each
+record for longer than the kernel waits before it writes the record to a disk. In the first half
+minute of a load, the memory of the brokers' hosts takes all bytes, so a trial can sustain a load
+that is not proven on disk. The verdict of a trial does not depend on whether the load is proven on
+disk. For a load that is not proven on disk, the answer states how many bytes the page cache took
+without writing them to a disk, and after which time the page cache would be full of unwritten
+bytes.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Today's use U of a resource is the sum of a use R without traffic and a use that grows with the
 traffic. If the resource is exhausted at a use of C, brokers can carry (C - R) / (U - R) times
 today's traffic. If a run measured the limit, C of the limiting resource is the use of this resource
-at the limit. With a measured limit, the interval of the answer is computed from
-the limit's interval.
+at the limit. With a measured limit, the interval of the answer is computed from the limit's
+interval.
 
 A second method divides the bytes per second at the limit by today's bytes per second. The answer
 comes from these bytes alone if the metrics do not show the use of any resource. A limit between two

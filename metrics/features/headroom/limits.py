@@ -11,8 +11,8 @@ limit cannot show the constant part of the use, so this constant part has a prio
 If the metrics of production show how large a resource is, its use is stated as a share of the
 resource. The disk and the network also have a use as a rate [B/s], for which the limit of a run
 shows the capacity. If the use is a share, the resource is exhausted at a threshold from the goal or
-from `metrics.judging.nearness`. The use in production comes from one window, and the scatter of
-the use comes from shorter parts of this window.
+from `metrics.judging.nearness`. The use in production comes from one window, and the scatter of the
+use comes from shorter parts of this window.
 """
 
 from __future__ import annotations

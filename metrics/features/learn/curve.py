@@ -51,9 +51,9 @@ def times_of(
     """The times at which offsets are looked up, oldest first; the last time is now [s since the
     epoch].
 
-    The distances between successive times (steps) are equal. The times cover at most a week. The
-    times begin after the latest deletion of records by retention. The result is empty if the
-    covered time is shorter than a second.
+    The distances between successive times (steps) are equal. The times cover at most a week. A
+    time is left out if retention has already deleted records that were written at this time. The
+    result is empty if the covered time is shorter than a second.
 
     Args:
         logs: the logs of the partitions whose offsets are looked up.
