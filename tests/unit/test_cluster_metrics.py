@@ -81,7 +81,7 @@ def test_each_kind_is_a_key_of_the_file_with_a_meaning() -> None:
 def test_the_lack_of_a_source_names_all_kinds_and_a_testbed_may_have_none() -> None:
     with pytest.raises(ConfigError) as caught:
         real()
-    for key in ("jmx, such as {port: 9999}", *(f"metrics.{each}" for each in Metrics.model_fields)):
+    for key in ("jmx (such as {port: 9999}", *(f"metrics.{each}" for each in Metrics.model_fields)):
         assert key in str(caught.value) or key == "metrics.host"
     # A testbed can be judged without metrics but not by another source.
     blind = load_cluster("testbed", ["cluster.metrics.client_only=true"])

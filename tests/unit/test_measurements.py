@@ -71,7 +71,7 @@ def test_a_case_that_does_not_fit_is_refused() -> None:
     for name, change, words in (
         ("fill", "workload.trial.volume_bytes=null", "volume_bytes None; expected a volume"),
         ("load", VOLUME[0], "volume_bytes 4000000; expected none"),
-        ("load", "workload.message_bytes=[100, 1000]", "2 sizes; expected one"),
+        ("load", "workload.message_bytes=[100, 1000]", "2 message sizes; expected one"),
         ("drain", "workload.consumers.groups=0", "expected 1 or more"),
         ("failover", "workload.topic.replication_factor=1", "2 replicas or more"),
     ):
