@@ -43,7 +43,7 @@ test-fast: $(UNIT_READY) ## Run the unit tests: the daily loop, about a minute a
 test-for: $(UNIT_READY) ## Run the unit tests that import a module; FILE=search/model.py
 	@files=$$($(BIN)/python -m tests.bench.tests_of $(FILE)) && $(BIN)/python -m pytest -q $$files
 
-test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/evidence/long-tests.csv; PART=spark (makes, limits, faults, fidelity, rest)
+test-long: $(DEV_READY) ## Run the validations that take minutes each, into docs/evidence/long-tests.csv; PART=clusters (spark, makes, limits, faults, fidelity, rest)
 	@$(BIN)/python -m jobs.setup.preflight
 	$(BIN)/python -m pytest -p tests.support.long_parts -m long --timeout 3600 --ledger docs/evidence/long-tests.csv $(if $(PART),--part $(PART))
 

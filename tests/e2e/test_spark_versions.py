@@ -23,7 +23,7 @@ from jobs.testbed.spark import submit_properties
 from metrics.columns import row_of
 from metrics.reporting.summary import load_summary
 from tests.bench.planted import NEAR, measure
-from tests.support.commands import ROOT, SHORT_LOAD, document_in, ended, finished
+from tests.support.commands import EXPERIMENT, ROOT, SHORT_LOAD, SUITE, document_in, ended, finished
 from tests.support.notebook_checks import check, parameters
 from tests.support.notebook_kernel import execute
 from tests.support.rows import trial
@@ -37,22 +37,6 @@ RELEASES = ("3.5", "4.0", "4.1")
 ONE_SIZE = "--set=workload.message_bytes=[1000]"
 JOB_S = 300.0
 """Time for one job with short trials, on two busy cores [s]."""
-EXPERIMENT = """
-asks: load
-load: 4
-cluster: {cluster}
-workload: 1kB
-axes:
-  workload.producer.acks: ["1", all]
-"""
-SUITE = """
-description: a fixed load
-cluster: {cluster}
-workload: 1kB
-goal: default
-cases:
-  - {{name: load-1kB, message_bytes: 1000, np: 4, repeats: 2}}
-"""
 
 
 @dataclass(frozen=True)

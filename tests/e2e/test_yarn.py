@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from jobs.cluster.connect import connect
@@ -19,7 +21,15 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from tests.bench.planted import NEAR, points_of
-from tests.support.commands import ROOT, RunningCommand, await_ends, document_in
+from tests.support.commands import (
+    EXPERIMENT,
+    ROOT,
+    SHORT_LOAD,
+    SUITE,
+    RunningCommand,
+    await_ends,
+    document_in,
+)
 from tests.support.hadoop import FULL_QUEUE, Hadoop, hadoop
 from tests.support.processes import becomes
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
@@ -80,6 +90,14 @@ class EdgeNode:
         self, *options: str, out: str, mode: str = "client", queue: str = "default"
     ) -> RunningCommand:
         """Submit find-limit as the page does."""
+        job = ("--cluster", self.cluster, "--workload", "calibrated", *QUICK, *options)
+        return self.submit_job("find_limit", *job, "--yes", out=out, mode=mode, queue=queue)
+
+    def submit_job(
+        self, script: str, *options: str, out: str, mode: str = "client", queue: str = "default"
+    ) -> RunningCommand:
+        """Submit a script of jobs/ with the options of the page."""
+        copied = shutil.copy(ROOT / "jobs" / f"{script}.py", self.folder)
         (home,) = self.python.parents[1].glob("lib/python*/site-packages/pyspark")
         spark = ENVIRONMENTS[self.release]
         jars = delta_jars(spark.spark, "2.12" if self.release == "3.5" else "2.13")
@@ -102,10 +120,8 @@ class EdgeNode:
             *("--archives", "environment.tar.gz#environment"),
             *("--num-executors", "2", "--executor-cores", "2", "--executor-memory", "512m"),
             *("--driver-memory", "512m", "--jars", ",".join(map(str, jars))),
-            *("--py-files", next(map(str, self.folder.glob("*.whl"))), "find_limit.py"),
-            *("--cluster", str(cluster_file(self.brokers.folder)), "--workload", "calibrated"),
-            *("--yes", "--out", str(self.folder / out), "--tables", self.tables(out)),
-            *(*QUICK, *options),
+            *("--py-files", next(map(str, self.folder.glob("*.whl"))), str(copied), *options),
+            *("--out", str(self.folder / out), "--tables", self.tables(out)),
             folder=self.folder,
             program=[str(self.python.with_name("spark-submit"))],
             environ={
@@ -116,6 +132,10 @@ class EdgeNode:
                 "PYSPARK_PYTHON": "./environment/bin/python",
             },
         )
+
+    @property
+    def cluster(self) -> str:
+        return str(cluster_file(self.brokers.folder))
 
     def tables(self, out: str) -> str:
         return f"{self.hadoop.file_system}/redline/{self.release}/{out}"
@@ -135,7 +155,6 @@ def edge(
     except NotInstalledError as error:
         pytest.skip(f"Spark {request.param} cannot be installed: {error}")
     pack(folder, python, wheel)
-    shutil.copyfile(ROOT / "jobs" / "find_limit.py", folder / "find_limit.py")
     return EdgeNode(request.param, python, folder, cluster, brokers)
 
 
@@ -182,6 +201,42 @@ def test_a_trial_whose_container_is_killed_is_repeated(edge: EdgeNode) -> None:
         assert "INVALID" not in command.await_line("trial-finished trial=2 ", RUN_S)
         command.wait(RUN_S)
     require_no_topics(edge.brokers)
+
+
+def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode) -> None:
+    with edge.submit("--set=workload.trial.measure_s=15", out="resumed") as command:
+        begun = command.await_line("trial-started trial=1 ", RUN_S)
+        finished = command.await_line("trial-finished trial=1 ", RUN_S)
+        command.await_line("trial-started trial=2 ", RUN_S)
+        await_load(edge.brokers)
+        executors = edge.hadoop.executors()
+        for process in [*command.family(), psutil.Process(command.pid)]:
+            process.kill()
+        assert await_ends(executors, SOON_S) == []
+    (run,) = (edge.folder / "resumed").glob("2*")
+    resumed = ("--resume", run.name, "--cluster", edge.cluster, *QUICK)
+    with edge.submit_job("find_limit", *resumed, "--yes", out="resumed") as command:
+        assert command.wait(RUN_S) == 0, command.text
+        assert "trial-started trial=1 " not in command.text
+    first = document_in(edge.folder, out="resumed")["trials"][0]
+    assert f"producers={first['np']} " in begun and first["verdict"] in finished
+    require_no_topics(edge.brokers)
+
+
+def test_a_sweep_and_two_nights(edge: EdgeNode) -> None:
+    (edge.folder / "acks.yaml").write_text(EXPERIMENT.format(cluster=edge.cluster))
+    with edge.submit_job("sweep", "acks.yaml", *SHORT_LOAD, out="sweep") as command:
+        assert command.wait(RUN_S) == 0, command.text
+    (path,) = (edge.folder / "sweep").rglob("sweep.json")
+    assert [each["why"] for each in json.loads(path.read_text())["results"]] == ["", ""]
+    (edge.folder / "suite.yaml").write_text(SUITE.format(cluster=edge.cluster))
+    for night, before in (("a", []), ("b", ["a"])):
+        options = ("--suite=suite.yaml", f"--night={night}", *SHORT_LOAD)
+        with edge.submit_job("nightly", *options, out="nights") as command:
+            assert command.wait(RUN_S) in {0, 4}, command.text
+        path = edge.folder / "nights" / f"suite-{night}" / "nightly.json"
+        (case,) = json.loads(path.read_text())["cases"]
+        assert case.get("nights") == before, (night, case)
 
 
 def test_yarns_kill_of_the_application_ends_the_load(edge: EdgeNode) -> None:

@@ -35,6 +35,22 @@ SHORT_LOAD = (
     "--set=workload.trial.measure_s=4",
 )
 """Options of a command with loads of five seconds."""
+EXPERIMENT = """
+asks: load
+load: 4
+cluster: {cluster}
+workload: 1kB
+axes:
+  workload.producer.acks: ["1", all]
+"""
+SUITE = """
+description: a fixed load
+cluster: {cluster}
+workload: 1kB
+goal: default
+cases:
+  - {{name: load-1kB, message_bytes: 1000, np: 4, repeats: 2}}
+"""
 
 
 def job(name: str, group: click.Group = redline) -> click.Command:

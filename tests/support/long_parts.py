@@ -1,6 +1,6 @@
 """The parts of `make test-long`, and the ledger of their results.
 
-    python -m pytest -p tests.support.long_parts -m long --part spark --ledger LEDGER
+    python -m pytest -p tests.support.long_parts -m long --part clusters --ledger LEDGER
 
 A part is at most 150 minutes on two cores. The ledger has one line for each test: its id, the
 commit, the date, the result and its time [s]. A run replaces the lines of the tests that it ran.
@@ -21,7 +21,8 @@ from tests.support.commands import ROOT
 
 REST = "rest"
 PARTS: dict[str, tuple[str, ...]] = {
-    "spark": ("spark/", "spark", "standalone", "yarn", "eight_workers", "_s3", "notebooks"),
+    "clusters": ("spark_versions", "standalone", "yarn", "kubernetes", "eight_workers", "_s3"),
+    "spark": ("spark", "notebooks"),
     "makes": (
         "other_makes", "older_", "automatic_rules", "exporters", "prometheus",
         "one_minute_rates", "sources",
