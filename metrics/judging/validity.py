@@ -148,11 +148,10 @@ def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     return [
         Reason(
             "clock_changed",
-            f"the clock of executor {each.host} {each.text} within the load, more than "
-            f"{CHANGE_MAX:.0%} of the window of {client.duration_s:.1f} s: the clock was set or "
+            f"the clock of executor {each.host} {each.text} within the load; this is more than "
+            f"{CHANGE_MAX:.0%} of the window of {client.duration_s:.1f} s; the clock was set or "
             "runs at another speed, and the load's rate changed with the clock; wait until the "
-            "clocks of all "
-            "hosts are synchronized",
+            "clocks of all hosts are synchronized",
             each.least_s,
             most_s,
         )

@@ -108,8 +108,8 @@ class Experiment(ConfigModel):
             others = [each for each in values if each not in self.axes.get(key, ())]
             if key not in self.axes or others:
                 raise ValueError(
-                    f"quick_axes has {key}: {list(values)}; expected only values that the key "
-                    f"axes lists for {key}, {list(self.axes.get(key, ()))}; correct the values"
+                    f"quick_axes has {key}: {list(values)}; expected only values that "
+                    f"axes has for {key}: {list(self.axes.get(key, ()))}; correct the values"
                 )
         keys = {frozenset(each) for each in self.cases}
         if len(keys) > 1 or keys & {frozenset(), frozenset({NAME})}:
