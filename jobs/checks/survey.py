@@ -415,8 +415,8 @@ def _links(executors: Sequence[ExecutorFacts]) -> list[Finding]:
     range_text = f"round trips of {format_ms(least_ms)} ms (broker {near})"
     if len(trips) > 1:
         range_text += f" to {format_ms(most_ms)} ms (broker {far} from {host})"
-    known = {each.kernel_buffers.text: each.host for each in executors if each.kernel_buffers}
-    buffers = [f"socket buffers on {at}: {text}" for text, at in known.items()]
+    known = _hosts_by(executors, lambda e: e.kernel_buffers.text if e.kernel_buffers else "")
+    buffers = [f"socket buffers on {_some(hosts)}: {text}" for text, hosts in known.items()]
     return [ok("links to brokers", "; ".join([range_text, *buffers[:NAMED_MAX]]))]
 
 

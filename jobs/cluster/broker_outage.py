@@ -64,7 +64,7 @@ class BrokerOutage(ABC):
         while True:
             serving = self._serving()
             offline = self._ids - serving
-            if len(offline) == count:
+            if serving and len(offline) == count:
                 return offline
             if waited_s >= PATIENCE_S:
                 raise NoConclusionError(
@@ -128,7 +128,8 @@ class AnnouncedOutage(BrokerOutage):
         """Ask the operator to start the offline brokers, and wait until they serve clients."""
         if not self._is_announced:
             return
-        if offline := sorted(self._ids - self._serving()):
+        serving = self._serving()
+        if serving and (offline := sorted(self._ids - serving)):
             named = ", ".join(map(str, offline))
             self._reporter.report(
                 PhaseStarted(

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
@@ -18,6 +19,9 @@ FILE = ".driver"
 """Name of the lock file in the run's folder. The file names the driver; the system unlocks it when
 the process ends.
 """
+
+QUERY_S = 0.2
+"""Longest time for which a query with `is_locked` may keep the lock [s]."""
 
 
 @contextmanager
@@ -58,15 +62,14 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
 def is_locked(folder: Path) -> bool:
     """Whether a process holds the lock of a run.
 
-    On a file system without locks, the result is True if a lock file exists, because the run may be
-    active.
+    On a file system without locks, and if this process may not read the lock file, the result is
+    True if a lock file exists, because the run may be active.
     """
-    path = folder / FILE
-    if not path.exists():
-        return False
     try:
-        with _opened(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with (folder / FILE).open(encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
     except OSError:
         return True
     return False
@@ -81,6 +84,7 @@ def _opened(path: Path) -> TextIO:
 
 def _locked(path: Path) -> TextIO | None:
     """Lock and empty the lock file of a run; return None if the file system has no locks."""
+    ends_s = time.monotonic() + QUERY_S
     while True:
         try:
             file = _opened(path)
@@ -97,6 +101,9 @@ def _locked(path: Path) -> TextIO | None:
                 return None
             if not isinstance(error, BlockingIOError):
                 raise
+            if time.monotonic() < ends_s:
+                time.sleep(QUERY_S / 10)
+                continue
             raise TryLaterError(
                 f"{holder} is running in {path.parent}; expected one driver for each run; wait for "
                 "its end, or stop it"

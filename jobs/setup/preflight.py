@@ -214,11 +214,14 @@ def _kernel_available(machine: Machine) -> int | None:
 
 
 def _cgroup_available(machine: Machine) -> int | None:
-    """Free memory below the limit of the container or service [B]. Page cache counts as free."""
-    own = _found(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"))
+    """Free memory below the lowest limit of the control groups of this process [B]. Inactive page
+    cache counts as free.
+    """
+    own = machine.cgroup / _found(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"))
+    groups = [each for each in (own, *own.parents) if each.is_relative_to(machine.cgroup)]
+    free = []
     for folder, limit_file, used_file, cache_key in (
-        (machine.cgroup / own, "memory.max", "memory.current", "inactive_file"),
-        (machine.cgroup, "memory.max", "memory.current", "inactive_file"),
+        *((each, "memory.max", "memory.current", "inactive_file") for each in groups),
         (
             machine.cgroup / "memory",
             "memory.limit_in_bytes",
@@ -230,8 +233,8 @@ def _cgroup_available(machine: Machine) -> int | None:
         used = _whole_number(folder / used_file)
         if limit is not None and used is not None:
             cached = _found(rf"^{cache_key} (\d+)$", _text(folder / "memory.stat"))
-            return max(0, limit - used + int(cached or 0))
-    return None
+            free.append(max(0, limit - used + int(cached or 0)))
+    return min(free, default=None)
 
 
 def _found(pattern: str, text: str) -> str:

@@ -19,25 +19,25 @@ from syrupy.assertion import SnapshotAssertion
 from metrics.common.errors import ConfigError, NoConclusionError
 from metrics.features.headroom.answer import (
     Answer,
+    answer_words,
     hold_against_run,
     hold_against_thresholds,
     limit_for_size,
     measured_capacity,
     nearest_limit,
     row_of,
+    table_rows,
+    times_words,
 )
 from metrics.features.headroom.growth import (
     DAY_S,
     HOUR_S,
     Growth,
     NoForecastLibraryError,
-    answer_words,
     growth_of,
     growth_words,
     is_long_enough,
     short_history_words,
-    table_rows,
-    times_words,
 )
 from metrics.features.headroom.limits import (
     BYTES_PER_S,

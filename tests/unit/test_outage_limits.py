@@ -114,8 +114,11 @@ def test_the_operator_is_requested_to_stop_and_to_restart_a_broker(
     assert len(pauses) == 4
     announced.end()
     assert len(pauses) == 4, "all brokers serve"
-    announced, _, _ = outage([serve(), serve(1, 2)])
+    announced, reporter, _ = outage([serve(), serve(1, 2), serve(1, 2, 3)])
     assert announced.begin(1) == {3}, "a cluster without an answer is requested again"
+    serve()(announced._admin)
+    announced.end()
+    assert len(phases(reporter)) == 1, "an unknown broker is not named"
 
 
 def test_an_outage_without_a_stopped_broker_fails() -> None:

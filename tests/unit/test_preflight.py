@@ -122,6 +122,10 @@ def test_a_container_may_leave_less_and_its_page_cache_is_free(tmp_path: Path, o
     _write(machine.cgroup / own / "memory.current", "3000000000\n")
     _write(machine.cgroup / own / "memory.stat", "anon 1\ninactive_file 500000000\n")
     assert preflight.available_memory_bytes(machine) == 2_500_000_000
+    _write(machine.cgroup / "memory.max", "4000000000\n")
+    _write(machine.cgroup / "memory.current", "3500000000\n")
+    _write(machine.cgroup / "memory.stat", "anon 1\n")
+    assert preflight.available_memory_bytes(machine) == 500_000_000, "the limit of a parent"
 
 
 def test_all_missing_requirements_are_reported_at_once(tmp_path: Path) -> None:

@@ -93,6 +93,19 @@ def test_a_driver_that_ends_while_the_next_one_begins_leaves_one_lock(
         pytest.fail("two drivers of one run")
 
 
+def test_a_query_at_the_start_of_a_run_does_not_refuse_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not is_locked(tmp_path)
+    assert list(tmp_path.iterdir()) == [], "a query creates no file"
+    (tmp_path / FILE).touch()
+    with (tmp_path / FILE).open() as query:
+        fcntl.flock(query, fcntl.LOCK_SH)
+        monkeypatch.setattr("jobs.runs.run_lock.time.sleep", lambda _: query.close())
+        with run_lock(tmp_path, "a test") as has_lock:
+            assert has_lock
+
+
 def test_a_disk_without_locks_is_reported_only_where_the_cluster_has_no_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,18 +21,22 @@ from jobs.runs.recorded_runs import read_rows
 from jobs.trials.sampling import LoadSampler
 from metrics.columns import as_document
 from metrics.common.errors import ConfigError, HeadroomError, NoConclusionError
-from metrics.features.headroom.answer import Answer, hold_against_run, hold_against_thresholds
-from metrics.features.headroom.growth import (
+from metrics.features.headroom.answer import (
     COLUMNS,
+    Answer,
+    answer_words,
+    hold_against_run,
+    hold_against_thresholds,
+    table_rows,
+    times_words,
+)
+from metrics.features.headroom.growth import (
     DAY_S,
     Growth,
     NoForecastLibraryError,
-    answer_words,
     growth_of,
     growth_words,
     short_history_words,
-    table_rows,
-    times_words,
 )
 from metrics.features.headroom.limits import (
     RATIO,

@@ -22,10 +22,7 @@ from statistics import fmean
 import numpy as np
 
 from metrics.comparing.effects import student_quantile
-from metrics.features.headroom.answer import Answer
-from metrics.features.headroom.limits import RATIO
-from metrics.tables.rows import ResourceHeadroom
-from metrics.units import UNKNOWN, format_mb_per_s, format_ratio
+from metrics.units import format_ratio
 from search.model import LEVEL
 
 HOUR_S, DAY_S, WEEK_DAYS = 3_600.0, 86_400.0, 7
@@ -296,32 +293,6 @@ def _weekday_patterns(states: np.ndarray) -> np.ndarray:
     return np.column_stack((states[:, 2:], -states[:, 2:].sum(axis=1)))
 
 
-COLUMNS = ("broker", "resource", "used", "at rest", "limit", "times", "at 90 %")
-ROWS_MAX = 40
-"""Maximum number of rows of a table on the terminal. A longer table shows only the broker with the
-least headroom for each resource.
-"""
-
-
-def times_words(times: float | None) -> str:
-    """A headroom factor as text, such as `3.2` or `0.95`; `over 100` for None."""
-    if times is None:
-        return "over 100"
-    return f"{times:.2f}" if times < 2 else f"{times:.1f}" if times < 20 else f"{times:.0f}"
-
-
-def answer_words(answer: Answer) -> str:
-    """The answer as a sentence without a full stop."""
-    first = answer.first
-    span = f"{times_words(answer.times_low)} to {times_words(answer.times_high)}"
-    kind = "estimated from thresholds, without a run: " if answer.is_estimate else ""
-    beyond = "; today's traffic exceeds the limit" if answer.times < 1 else ""
-    return (
-        f"{kind}{times_words(answer.times)} times today's traffic fits ({span} at 90 %); "
-        f"the first exhausted resource is broker {first.broker_id}'s {first.resource}{beyond}"
-    )
-
-
 def growth_words(growth: Growth, at_s: float) -> str:
     """The growth and the forecast date as a sentence without a full stop.
 
@@ -356,29 +327,3 @@ def short_history_words(days: int) -> str:
         f"at least {DAYS_LEAST} days, with a call on most of these days; call this job every hour, "
         "or at least every day"
     )
-
-
-def table_rows(answer: Answer) -> tuple[tuple[str, ...], ...]:
-    """The table rows for a terminal. A table that would have too many rows shows only the broker
-    with the least headroom for each resource.
-    """
-    shown: Sequence[ResourceHeadroom] = answer.rows
-    if len(shown) > ROWS_MAX:
-        tightest: dict[str, ResourceHeadroom] = {}
-        for row in shown:
-            tightest.setdefault(row.resource, row)
-        shown = list(tightest.values())
-    return tuple(_row(each) for each in shown)
-
-
-def _row(row: ResourceHeadroom) -> tuple[str, ...]:
-    span = UNKNOWN
-    if row.times_low is not None and row.times_high is not None:
-        span = f"{times_words(row.times_low)} to {times_words(row.times_high)}"
-    uses = (_use(each, row.unit) for each in (row.used, row.at_rest, row.limit))
-    name = row.resource if row.counts else f"({row.resource})"
-    return (str(row.broker_id), name, *uses, times_words(row.times), span)
-
-
-def _use(use: float, unit: str) -> str:
-    return format_ratio(use) if unit == RATIO else f"{format_mb_per_s(use / 1e6)} MB/s"

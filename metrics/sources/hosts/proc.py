@@ -192,14 +192,14 @@ class LocalHost:
                 process are also read.
         """
         at_s = self._clock()
-        own_network = self._network_of()
-        net = self._proc / ("self" if own_network is None else str(own_network)) / "net"
+        other_pid = self._network_of()
+        net = self._proc / ("self" if other_pid is None else str(other_pid)) / "net"
         values = {
             **self._cpu(),
             **_named(self._lines("meminfo"), _OF_MEMORY, 1024.0),
             **_named(self._lines("vmstat"), _OF_VMSTAT),
             **self._disks(),
-            **self._interfaces(net, is_own=own_network is None),
+            **self._interfaces(net, is_own=other_pid is None),
             **_tcp(_proc_read(net / "snmp"), _proc_read(net / "netstat")),
             **self._pressure(),
             **self._resident(processes or {}),
@@ -303,7 +303,8 @@ class LocalHost:
 
 
 def log_disks(log_dirs: Iterable[Path], sys: Path = _SYS) -> frozenset[str]:
-    """The disks that contain some directories, by their names in /proc/diskstats.
+    """The names of the disks that contain the given directories. The names are as in
+    /proc/diskstats.
 
     The result has no disk for a directory that this user cannot read or that is not on a block
     device. If a directory is on a partition, the result has the disk of the partition.
