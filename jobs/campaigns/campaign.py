@@ -64,7 +64,8 @@ def once(cases: Sequence[CaseT]) -> list[Turn[CaseT]]:
 def shuffled(
     cases: Sequence[CaseT], repeats: int, seed: int, cluster_of: Callable[[CaseT], object]
 ) -> Iterator[list[Turn[CaseT]]]:
-    """A schedule that measures each case `repeats` times, in random order, grouped by cluster.
+    """A schedule that measures each case `repeats` times, in random order. In each repeat, cases
+    with the same cluster follow one another.
 
     The order differs between repeats, so that a slow hour does not affect the same case in all
     repeats. In each repeat, the brokers of each cluster are started once.
@@ -73,10 +74,11 @@ def shuffled(
         cases: the cases.
         repeats: number of measurements of each case.
         seed: seed of the random order.
-        cluster_of: returns a key for the cluster of a case; cases with equal keys share brokers.
+        cluster_of: function that returns a key for the cluster of a case; cases with equal keys
+            share brokers.
 
     Yields:
-        The measurements of one repeat whose cases share a cluster.
+        A group of measurements: they belong to one repeat, and their cases share a cluster.
     """
     for repeat in range(1, repeats + 1):
         chance = random.Random(f"{seed} {repeat}")
@@ -105,7 +107,7 @@ def order_of(pair: int) -> tuple[Side, Side]:
 
 @dataclass(frozen=True)
 class Missing(Generic[CaseT]):
-    """A measurement of a case that has no result.
+    """A measurement without a result.
 
     Attributes:
         turn: the case, and the number of its repeat.
@@ -180,7 +182,8 @@ class Campaign(Body, Generic[CaseT]):
         """The notes that the plan shows before all other notes."""
 
     def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
-        """Load the results of one measurement of a case, which the run made before it was resumed.
+        """Load the results of one measurement of a case. The run made this measurement before it
+        was interrupted and resumed.
 
         Returns:
             False if the run has no results of this measurement.
@@ -188,7 +191,7 @@ class Campaign(Body, Generic[CaseT]):
         return False
 
     def needed_s(self, turn: Turn[CaseT]) -> float:
-        """Time that the budget must still have when one measurement of a case begins [s]."""
+        """Time [s] that the budget must still have when one measurement of a case begins."""
         return self.plan_of(turn).duration_s
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Checks of a cluster, of its metrics of the last day, and of the series that exporters show.
+"""Checks of a cluster, of its metrics during the last day, and of the series that exporters show.
 
 The checks change nothing on the cluster. Only checks with --probe create topics, and these checks
 delete their topics afterwards.
@@ -58,8 +58,8 @@ def history_findings(
     """A finding about the last day: the broker whose request handlers were the busiest, and the
     time at which they were the busiest.
 
-    The list is empty if the source has no history, or if a broker is also a controller, so that
-    both share the request handlers.
+    The list is empty if the source has no history. It is also empty if a broker is also a
+    controller, because broker and controller then share the request handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
     if is_shared or not isinstance(source, KeepsHistory):
@@ -116,8 +116,8 @@ def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
 
 
 def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """Sentence about missing readings → remedy, which names the JMX beans to export; empty if the
-    metrics do not come from exporters.
+    """Sentence about missing readings → remedy with the JMX beans to export. Empty if the metrics
+    do not come from exporters.
     """
     if not any(node.series for node in nodes.values()):
         return {}
@@ -267,7 +267,8 @@ def _probe(opened: OpenCluster, topics: Topics, config: Configuration) -> list[F
 def permission_findings(
     opened: OpenCluster, config: Configuration, run_id: str, locks: bool
 ) -> list[Finding]:
-    """Findings about actions of a run for which the user lacks the permission.
+    """Findings about missing permissions: a run performs an action, and the user may not perform
+    it.
 
     Args:
         run_id: id of the run, which is part of the checked names of the topic, the consumer group

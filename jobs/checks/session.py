@@ -91,8 +91,8 @@ def slot_findings(slots: int, wanted: int, waited_s: float, driver: str = "") ->
     """Findings about the number of slots for the tasks of a load.
 
     Args:
-        driver: the driver's address for executors, host:port; the finding names the driver's
-            address if no executor registers.
+        driver: the driver's address for executors, host:port; the finding contains this address if
+            no executor registers.
         slots: number of tasks that the registered executors can run at the same time.
         wanted: required number of slots.
         waited_s: time spent waiting for executors [s].
@@ -159,11 +159,13 @@ def check_session(
     slots: int | None = None,
     network_namespace: str = "",
 ) -> SessionReport:
-    """Check the settings, the slots, and each executor with a task that runs on the executor.
+    """Check the settings and the slots of the session. Also check each executor, by a task that
+    runs on this executor.
 
     Args:
         control: the server of the control channel, through which tasks report to the driver.
-        addresses: broker id → advertised (host, port). Every executor must reach each address.
+        addresses: broker id → advertised (host, port). Every executor must reach the addresses of
+            all brokers.
         slots: requested number of tasks; None for all slots of the session.
         network_namespace: file of the network namespace in which executors connect to the brokers;
             empty for the default namespace.

@@ -180,8 +180,8 @@ class KafkaAdmin:
     A context manager. Every method may raise `AdminError`. Several threads may use it.
 
     Attributes:
-        on_wait: called with a message before the client waits because of the cluster's quota on
-            changes.
+        on_wait: function that is called with a message before each wait that the cluster's quota on
+            changes requires.
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
@@ -214,15 +214,15 @@ class KafkaAdmin:
             what: a verb phrase for messages.
             broker_id: the broker that receives the request; None for any broker.
             timeout_ms: deadline for the answer [ms]; None for the client's default.
-            read: returns the needed part of the answer, or raises the answer's error.
+            read: function that returns the needed part of the answer, or raises the answer's error.
         """
         return self.ask(what, lambda: read(self._send(request, broker_id, timeout_ms)))
 
     def describe_cluster(self) -> ClusterInfo:
         """The brokers that serve clients, and the ids of the fenced brokers.
 
-        Before Kafka 2.8 brokers do not support this request, so the metadata supply the list of
-        brokers.
+        Brokers older than Kafka 2.8 do not support this request; the list of brokers then comes
+        from the metadata.
         """
         answer = self.ask("describe the cluster", self._described_cluster)
         brokers = sorted(answer.brokers, key=_id_of)
@@ -405,7 +405,7 @@ class KafkaAdmin:
     def groups(self) -> dict[str, str]:
         """Id of each consumer group that this user may describe → its state.
 
-        Before Kafka 2.6 brokers do not report states; each state is then empty.
+        Brokers older than Kafka 2.6 do not report states; each state is then empty.
         """
 
         def read() -> list[Any]:
@@ -680,7 +680,7 @@ class KafkaAdmin:
         the function looks up the controller once more.
 
         Args:
-            results_of: returns the parts of an answer that have an error code.
+            results_of: function that returns those parts of an answer that have an error code.
         """
         client, moved = self.client, kafka_errors.NotControllerError
         for _ in range(2):
@@ -724,7 +724,8 @@ class KafkaAdmin:
 
         Args:
             what: a verb phrase for messages, such as `list topics`.
-            request: calls a method of the client; called again after some errors.
+            request: function that calls a method of the client. After some errors the function is
+                called again.
         """
         try:
             try:
@@ -843,7 +844,7 @@ def query_brokers(
     """Query brokers in parallel; return (broker, answer or error) in the order of `brokers`.
 
     Args:
-        ask: queries one broker; called on several threads.
+        ask: function that queries one broker; it is called on several threads.
     """
 
     def asked(broker: int) -> tuple[int, Answer | AdminError]:

@@ -22,7 +22,7 @@ class BrokerOutage(ABC):
 
     Args:
         broker_ids: ids of all brokers.
-        pause: waits for a number of seconds; replaced in tests.
+        pause: function that waits for a number of seconds; replaced in tests.
     """
 
     def __init__(

@@ -45,8 +45,8 @@ def connect(
     """Connect an admin client to a cluster and check that every broker can be reached.
 
     If `cluster_id` is given, the function logs in to one address and compares the cluster's id
-    before it connects to other brokers. The comparison requires a login, because a listener with
-    authentication answers no request before the login.
+    before it connects to other brokers. The function must log in before it can read the id, because
+    a listener with authentication answers no request before the login.
 
     Args:
         bootstrap_servers: addresses as host:port; at least one address must answer.

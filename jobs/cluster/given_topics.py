@@ -43,7 +43,7 @@ class GivenTopic:
 
     @property
     def leaders(self) -> LeaderCounts:
-        """The number of the topic's partitions that each broker leads."""
+        """For each broker: how many of the topic's partitions this broker leads."""
         return leader_counts([leader for leader, *_ in self.replicas.values()], self.brokers)
 
 

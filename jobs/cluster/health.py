@@ -222,7 +222,7 @@ class ClusterHealth:
         return any(each.partitions for each in found)
 
     def hidden_topics(self) -> frozenset[str] | None:
-        """The brokers' topics that this user may not describe.
+        """Topics that exist on the brokers, but that this user may not describe.
 
         Only `BROKERS_QUERIED` brokers are queried. A few brokers are enough, because other users'
         topics are hidden on every broker if the user lacks the permission.
@@ -321,7 +321,7 @@ class GroupLag:
 
     @property
     def behind_s(self) -> float:
-        """Time in which the group's topics gain `grown` records [s]; 0 while the lag shrinks."""
+        """Time [s] in which the group's topics gain `grown` records; 0 while the lag shrinks."""
         return self.grown / self.per_s if self.per_s and not self.is_shrinking else 0.0
 
 
@@ -358,7 +358,7 @@ class GroupLags:
     groups' partitions, and one request to each of these leaders.
 
     Args:
-        is_own: returns whether the group with the given id belongs to a run.
+        is_own: function that returns whether the group with the given id belongs to a run.
         clock: monotonic time [s].
 
     Attributes:

@@ -123,8 +123,8 @@ def holder_text(run_id: str, at_s: float) -> str:
 
 
 class RunLocks:
-    """The locks of all clusters that one run loads; a cluster has one lock, even if the run uses
-    the cluster twice.
+    """The locks of all clusters under the loads of one run. A cluster has one lock, even if the run
+    uses the cluster twice.
 
     Args:
         holder: description of the run (see `holder_text`).
@@ -162,8 +162,8 @@ class ClusterLock:
 
     Args:
         client: an admin client for this lock only; the lock closes it.
-        warn: called with a sentence if the lock cannot be confirmed; the thread that sends the
-            heartbeats calls it.
+        warn: function that is called with a sentence if the lock cannot be confirmed. It runs on
+            the thread that sends the heartbeats.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
@@ -247,7 +247,7 @@ class ClusterLock:
             self._group.leave()
 
     def _turn(self) -> float | None:
-        """Join the group, or send a heartbeat; return the time until the next call [s], None if
+        """Join the group, or send a heartbeat. Return the time until the next call [s]; None if
         this was the last call.
         """
         try:

@@ -55,9 +55,9 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: function that raises an error if a broker process that this run started has ended.
-            For brokers that were running before the run, `check` does nothing; a check of the
-            topics before each trial detects offline brokers.
+        check: function that raises an error if a broker process has ended. It checks only processes
+            that this run started. For brokers that were running before the run, `check` does
+            nothing; a check of the topics before each trial detects offline brokers.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None if another user started the brokers.
         environment: facts about the brokers for the run's record, such as `link.delay`.
@@ -136,7 +136,8 @@ def open_cluster(
     the connection and stops the started brokers.
 
     Args:
-        meanwhile: called while the testbed's brokers start; not called for running brokers.
+        meanwhile: function that is called while the testbed's brokers start. It is not called for
+            running brokers.
 
     Raises:
         ConfigError: the brokers do not start, or refuse the connection.
@@ -235,9 +236,9 @@ def require_fitting(opened: OpenCluster, workload: Workload, goal: Goal) -> None
 def quota_window_s(opened: OpenCluster, goal: Goal) -> float | None:
     """The time over which brokers average a load for their quotas [s].
 
-    Brokers throttle a load once its mean over this time exceeds the quota. For properties that no
-    broker reports, the result uses Kafka's defaults. The result is None if the goal does not judge
-    by throttling.
+    Brokers throttle a load once its mean over this time exceeds the quota. If no broker reports a
+    property, Kafka's default for the property applies. The result is None if the goal does not
+    judge by throttling.
     """
     if not goal.indicators.throttled_is_overload:
         return None

@@ -125,8 +125,8 @@ _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
-    """The topics whose bounds apply to a run with this name prefix; the run uses the stricter
-    bound.
+    """The topics with the bounds for a run with this name prefix. If two topics bound the same
+    quantity, the stricter bound applies.
     """
     return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 
@@ -138,7 +138,7 @@ class OwnerTopics:
         names: the topics; the bounds of all topics apply.
 
     Attributes:
-        hidden: the topics that this user may not describe, so that their bounds do not apply.
+        hidden: the topics that this user may not describe. Bounds in these topics do not apply.
     """
 
     def __init__(self, admin: KafkaAdmin, names: Iterable[str]) -> None:

@@ -229,7 +229,7 @@ class Quota:
 
         Args:
             user: the user of the clients; None if the user is unknown.
-            is_ours: returns whether a client of a run may have the given client id.
+            is_ours: function that returns whether a client of a run may have the given client id.
         """
         whose, client_id = self.entity.get("user"), self.entity.get("client-id")
         is_of_others = whose is not None and user is not None and whose != user

@@ -169,7 +169,7 @@ _log = logging.getLogger(__name__)
 
 
 def local_hosts(opened: OpenCluster) -> HostSource:
-    """A source that reads this machine's metrics if all brokers run here, `NoHosts` otherwise."""
+    """A source that reads this machine's metrics, if all brokers run here; otherwise `NoHosts`."""
     hosts, ids = opened.info.hosts, opened.info.broker_ids
     pids = facade.pids_behind(opened.network_namespace)
     if (control := opened.broker_control) is not None:
@@ -199,7 +199,9 @@ def _host_of(opened: OpenCluster, processes: Callable[[], Mapping[int, int]]) ->
 
 
 def _log_dirs(opened: OpenCluster) -> list[Path]:
-    """The log directories of the brokers that report them to this user."""
+    """The brokers' log directories. Brokers that do not report their directories to this user are
+    left out.
+    """
     found: set[str] = set()
     for broker in opened.info.broker_ids:
         try:

@@ -48,10 +48,11 @@ def assignment(
     partitions have consecutive brokers as leaders.
 
     If each broker states its rack, the replicas of a partition are on different racks. With fewer
-    racks than replicas, the numbers of replicas per rack differ by at most one if the racks have
-    enough brokers. If the racks have equal sizes, each broker has as many leaders and followers as
-    without racks. If the racks have unequal sizes, each broker has equally many leaders, and
-    brokers of a small rack have more followers.
+    racks than replicas, several replicas of a partition share a rack. If the racks have enough
+    brokers, each rack then has an equal number of these replicas, or one more. If the racks have
+    equal sizes, each broker has as many leaders and followers as without racks. If the racks have
+    unequal sizes, each broker has equally many leaders, and brokers of a small rack have more
+    followers.
 
     Args:
         racks: broker → rack of the broker.
@@ -74,7 +75,9 @@ def assignment(
 
 
 def _by_rack(brokers: Sequence[int], racks: Mapping[int, str | None]) -> list[list[int]]:
-    """The brokers of each rack; a single rack if a broker states no rack."""
+    """The brokers of each rack. If at least one broker states no rack, all brokers are in a single
+    rack.
+    """
     named = {broker: racks.get(broker) for broker in brokers}
     if not all(named.values()):
         return [list(brokers)]
@@ -111,8 +114,8 @@ def _strided(by_rack: Sequence[Sequence[int]], turns: int, replication_factor: i
 
 
 def _followers_by_rack(racks: int, replicas: int, extra_turn: int) -> tuple[list[int], int]:
-    """The number of followers in each rack for one partition of each broker; the first rack is the
-    leader's.
+    """For one partition of each broker: how many followers of the partition are in each rack. The
+    first rack is the rack of the leader.
 
     Args:
         extra_turn: the first rack that gets an additional replica. The second result is the value
@@ -357,7 +360,7 @@ class TopicState:
         return (*texts, *self.silent)
 
     def __or__(self, other: TopicState) -> TopicState:
-        """A state with every difference from the plan that at least one of the two states has."""
+        """A state with the differences of both states from the plan."""
         return TopicState(
             *(
                 tuple(sorted({*getattr(self, name), *getattr(other, name)}))
@@ -417,7 +420,8 @@ _BEGUN = re.compile(r"(?<![0-9])(\d{8}-\d{6})-[0-9a-f]{4}(?![0-9a-f])")  # see n
 
 @dataclass(frozen=True)
 class Leftover:
-    """A topic or consumer group that a run may have left, because its name looks like a run's.
+    """A topic or consumer group that a run may have left behind: its name has the form of the names
+    that runs give.
 
     Attributes:
         kind: `topic` or `group`.
@@ -449,7 +453,8 @@ class Leftover:
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
-    """The topics and groups whose names look like names that a run gives, sorted by kind and age.
+    """The topics and groups that runs may have left behind, sorted by kind and age. Their names
+    have the form of the names that runs give.
 
     A run created a topic if the run's id is in the topic's name and in the topic's mark (see
     `mark_of`). A run created a group if the run's id is in the group's name, and the group

@@ -39,7 +39,7 @@ GROWTH_MAX = 10
 
 @dataclass(frozen=True)
 class LeaderCounts:
-    """The number of a trial's partitions that each broker leads.
+    """For each broker: how many partitions of a trial this broker leads.
 
     Attributes:
         counts: broker → number of partitions that the broker leads; 0 for a broker without leaders.
@@ -72,7 +72,7 @@ class LeaderCounts:
 
 
 def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCounts:
-    """The number of partitions that each broker leads.
+    """For each broker: how many partitions this broker leads.
 
     Args:
         leaders: leaders of all partitions.
@@ -83,12 +83,13 @@ def leader_counts(leaders: Sequence[int], brokers: Sequence[int]) -> LeaderCount
 
 
 def grown_partitions(found: LeaderCounts, per_topic: int, planned: int, topics: int = 1) -> int:
-    """The number of partitions that each topic should have next; `per_topic` if no more are needed.
+    """The number of partitions that each topic should have next; `per_topic` if this number is
+    enough.
 
     The number doubles until all brokers lead about equally many partitions (see `TOLERANCE`), up to
-    `GROWTH_MAX` times the planned number. If the cluster places replicas at random, more partitions
-    make the numbers of leaders more equal. If the cluster places replicas round-robin, no more
-    partitions are needed.
+    `GROWTH_MAX` times the planned number. If the cluster places replicas at random, additional
+    partitions make the numbers of leaders more equal. If the cluster places replicas round-robin,
+    additional partitions are not needed.
 
     Args:
         per_topic: partitions that each topic has.
@@ -219,12 +220,12 @@ class TopicSet:
 
     @property
     def leader_counts(self) -> LeaderCounts:
-        """The number of these topics' partitions that each broker leads."""
+        """For each broker: how many partitions of these topics this broker leads."""
         return leader_counts(self.leaders, self.brokers)
 
     @property
     def caveat(self) -> str:
-        """A clause for reports, if some brokers lead more partitions than others; empty if the run
+        """A clause about uneven leaders, for reports. Empty if the leaders are even, or if the run
         placed the replicas.
         """
         return self.leader_counts.caveat if self.is_own_placement else ""

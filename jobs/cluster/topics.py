@@ -90,7 +90,7 @@ class Topics:
         given: the topics of `cluster.topics`; if there are any, the run creates no topics.
         release: the brokers' release of Kafka, such as (4, 1); () if the release is unknown.
         losable: number of brokers that the run stops.
-        clock, pause: monotonic time and a pause [s]; replaced in tests.
+        clock, pause: functions for the monotonic time [s] and for a pause [s]; replaced in tests.
 
     Attributes:
         mark: the topic property that shows which run created the topics; empty if the cluster
@@ -130,8 +130,8 @@ class Topics:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """Clauses about created topics of which some brokers lead more partitions than others;
-        empty if all brokers lead about equally many.
+        """Clauses about the created topics with uneven leaders: some brokers lead more partitions
+        of the topic than other brokers. Empty if the leaders of all topics are even.
         """
         return tuple(filter(None, self._caveats))
 
@@ -244,8 +244,8 @@ class Topics:
     def refresh(self, topics: TopicSet) -> TopicSet:
         """Read the current leaders of topics whose replicas the cluster placed.
 
-        A cluster may move replicas that it placed at any time. Topics whose replicas the run placed
-        are returned unchanged.
+        If the cluster placed the replicas, it may move them to other brokers at any time. Topics
+        whose replicas the run placed are returned unchanged.
         """
         if topics.parts:
             parts = [self.refresh(each) for each in topics.parts]
@@ -329,8 +329,8 @@ class Topics:
         """The placement according to one broker, and the differences in other brokers' reports.
 
         Args:
-            per_topic: number of partitions of each topic that the run uses; the topic may have
-                more.
+            per_topic: number of partitions that the run uses in each topic; a topic may have more
+                partitions.
         """
         brokers, missing = self._brokers(), TopicState(missing=tuple(range(per_topic)))
         try:
@@ -591,6 +591,8 @@ class Topics:
 
 
 def _refuses_assignment(error: ConfigError) -> bool:
-    """Whether, after this error, a request that does not assign the replicas may succeed."""
+    """Whether the error may come from the assignment of replicas. A request without an assignment
+    may then succeed.
+    """
     cause = error.__cause__
     return isinstance(cause, AdminError) and cause.cause in REFUSED_ASSIGNMENTS

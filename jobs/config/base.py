@@ -62,7 +62,7 @@ class ConfigModel(BaseModel):
 
 
 class FileSection:
-    """An annotation for a dataclass that is a section of a file and is checked like a
+    """An annotation for a dataclass. The dataclass is a section of a file, and is checked like a
     `ConfigModel`.
 
     The annotations of the dataclass give the bounds of single values. The optional method
@@ -230,7 +230,9 @@ def nearest_key(model: Model, path: Sequence[Any]) -> str | None:
 
 
 def hint(model: Model, path: Sequence[Any]) -> str:
-    """A clause that names the known key that a user may have meant by the unknown key at `path`."""
+    """A clause about the unknown key at `path`: it suggests the known key that the user may have
+    meant.
+    """
     given = str(path[-1])
     here = model_at(model, path[:-1])
     known = list(here.model_fields) if here else []

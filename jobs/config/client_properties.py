@@ -105,7 +105,7 @@ def secret(place: str) -> str:
 
 
 def provider_files(path: str) -> list[str]:
-    """The files that configuration providers read for the properties of a file.
+    """The files from which configuration providers take the values for a properties file.
 
     Raises:
         ConfigError: the file cannot be read.

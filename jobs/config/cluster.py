@@ -115,16 +115,16 @@ class Cluster(ConfigModel):
         name: the name of the cluster in tables.
         description: a sentence for readers.
         testbed: brokers that the run starts on this machine.
-        bootstrap_servers: addresses of some brokers of a running cluster; clients learn the other
-            brokers from them.
+        bootstrap_servers: addresses of some brokers of a running cluster. Clients ask these brokers
+            for the addresses of all brokers.
         cluster_id: the expected id of the cluster; a run on a cluster with another id ends with
             exit code 2 (docs/shared-clusters.md#the-right-cluster).
         client_properties: a `client.properties` file of Kafka's tools. The properties file supplies
             the addresses and the security settings that the cluster's file does not have
             (docs/client-properties.md).
-        name_prefix: prefix of the names of topics, consumer groups (including the lock),
-            transactional ids and client ids of runs, and of the topic that stops a run. ACLs on the
-            prefix apply to all these names.
+        name_prefix: prefix of all names that a run gives: of its topics, consumer groups (including
+            the lock), transactional ids and client ids. The topic that stops a run has the same
+            prefix. ACLs on the prefix apply to all these names.
         topics: existing topics, for users without permission to create topics. A run writes to
             these topics, and never changes or deletes them (docs/shared-clusters.md#given-topics).
             In a mix, each part uses the next `topic.count` topics in order. All message sizes use
@@ -137,16 +137,16 @@ class Cluster(ConfigModel):
             `orders-redline-RUN_ID-…`.
         jmx: JMX of a running cluster's brokers. A testbed sets up JMX itself, so its file has no
             `jmx`.
-        metrics: the source of a running cluster's metrics if it is not JMX, and the source of its
-            hosts' metrics.
+        metrics: two sources of a running cluster: the source of the brokers' metrics if this source
+            is not JMX, and the source of the hosts' metrics.
         security: security of the connections to a running cluster.
         link_mbit_per_s: speed of each broker's network interface in one direction [Mbit/s]; if not
             given, the utilization of the interfaces is unknown.
         warm_up_max_s: longest warm-up load on cold brokers before a trial [s]. Brokers are cold if
             they started less than 10 minutes ago, or have served few requests since their start.
-            The load ends earlier once the brokers no longer become faster.
-        planted_handler_ms: broker id → time for which a request handler waits whenever it processes
-            a produce request [ms]. `redline testbed up` writes `planted_handler_ms` into the
+            The load ends before `warm_up_max_s` if the brokers no longer become faster.
+        planted_handler_ms: broker id → time [ms] for which a request handler waits whenever it
+            processes a produce request. `redline testbed up` writes `planted_handler_ms` into the
             cluster's file. A run then shows the planted limit next to the measured limit.
         load_hours: the hours of each day in which the cluster may be loaded; if not given, any
             time. If `load_hours` names no time zone, the driver's time zone applies.
@@ -249,8 +249,8 @@ class Cluster(ConfigModel):
         return (TESTBED_CAVEAT,) if self.starts_brokers else ()
 
     def environment(self, broker_ids: Iterable[int]) -> dict[str, str]:
-        """The link, disks and handler times that the cluster's file states for running brokers, as
-        facts for the run's record.
+        """Facts for the run's record: the link, the disks and the handler times of running brokers,
+        as configured in the cluster's file.
         """
         return stated_environment(self.planted_handler_ms, self.link, broker_ids, self.disk)
 
@@ -362,12 +362,12 @@ def stated_environment(
     broker_ids: Iterable[int],
     disk: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """The handler times, link and disks that are configured for the brokers, as facts for the run's
-    record.
+    """Facts for the run's record: the handler times, the link and the disks that are configured for
+    the brokers.
 
     Args:
-        handler_ms: broker id → time for which a request handler waits whenever it processes a
-            produce request [ms].
+        handler_ms: broker id → time [ms] for which a request handler waits whenever it processes a
+            produce request.
         link: key → value of the link; empty without a link.
         broker_ids: ids of all brokers of the cluster.
         disk: key → value of each broker's disk with a configured write rate; empty if the brokers

@@ -1,6 +1,7 @@
 """Configuration files: files of conf/ by their names, and other files by their paths.
 
-The module also loads profiles of a load over time, from conf/profiles/ or from a path.
+The module also reads profiles, from conf/profiles/ or from a path. A profile describes a load over
+time.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     """Read a file of a folder of conf/ by its name without .yaml, or any file by its path.
 
     Args:
-        asked_by: the option or key that names the file, for messages.
+        asked_by: the option or key with the file's name, for messages.
 
     Raises:
         ConfigError: the file does not exist, or cannot be read as text.

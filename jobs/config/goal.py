@@ -1,7 +1,6 @@
 """Goals: thresholds for trials, guards of the cluster, and bounds of the search.
 
-The module also reads the bounds that a cluster's owner states, and combines them with the goal's
-bounds.
+The module also reads the bounds from a cluster's owner, and combines them with the goal's bounds.
 """
 
 from __future__ import annotations
@@ -42,31 +41,32 @@ class GuardLimits(ConfigModel):
         disk_used_share_max: largest used share of every log directory's volume [ratio]; if not
             given, 0.9 on a cluster that may have other users.
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
-        pause_max_s: longest total time for which the run waits for brokers that left a shared
-            cluster, for example in a planned restart [s].
-        canary_p99_ms_max: longest time (p99) that canaries may wait for an acknowledgement, on a
-            cluster that may have other users [ms]. The latency of canaries shows the latency of
-            other clients.
-        canary_rise_max: minimum ratio of the canaries' p99 to the p99 before the run; below this
-            ratio `canary_p99_ms_max` does not apply [ratio].
-        others_fall_max: largest share of throughput that other clients may lose while the run loads
-            the brokers [ratio]; off if other clients write at most 50 messages/s.
+        pause_max_s: longest total time [s] for which the run pauses while brokers are missing from
+            a shared cluster, for example in a planned restart.
+        canary_p99_ms_max: longest time (p99) [ms] that canaries may wait for an acknowledgement, on
+            a cluster that may have other users. The latency of canaries shows the latency of other
+            clients.
+        canary_rise_max: lower bound of a ratio: the canaries' p99, divided by their p99 before the
+            run [ratio]. Below this bound, `canary_p99_ms_max` does not apply.
+        others_fall_max: largest share [ratio] of their throughput that other clients may lose while
+            the run loads the brokers. The guard is off if other clients write at most 50
+            messages/s.
         others_errors_per_s_max: largest increase of other clients' produce errors under the load
             [1/s].
-        others_lag_s_max: largest growth of the lag of another user's consumer group under the loads
-            [s]. A growth of the lag by 60 s means that the lag grows by the number of records that
-            the group's topics receive in 60 s.
-        controller_queue_ms_max: longest mean time that events may wait in the controller's queue
-            [ms].
+        others_lag_s_max: how far a consumer group of another user may fall behind under the loads,
+            as growth of its lag [s]. A growth of the lag by 60 s means that the lag grows by the
+            number of records that the group's topics receive in 60 s.
+        controller_queue_ms_max: longest mean time [ms] that events may wait in the controller's
+            queue.
         np_max: largest number of producers in a trial.
-        write_bytes_max: largest payload that a run writes, including all replicas and the warm-up
-            [B].
+        write_bytes_max: largest payload [B] that a run writes, including all replicas and the
+            warm-up.
         connections_per_broker_max: largest number of connections to each broker from a trial's
             producers and group members.
         fail_closed: whether a missing safeguard refuses a load on a cluster that may have other
             users; otherwise the run only warns. The safeguards are canaries, the topic that stops
-            runs, the list of all topics, the metrics of harm to other clients, and the cluster's
-            lock.
+            runs, the list of all topics, the metrics that show harm to other clients, and the
+            cluster's lock.
 
     Null turns a guard off, even if the guard has a default. A guard without a default is off unless
     it is given. The disk limits require Kafka 3.3 or later.
@@ -184,7 +184,7 @@ class Search(ConfigModel):
 
     Attributes:
         axis: the quantity that the search varies; the rest of the traffic pattern is fixed. Values:
-            np, the number of producers; scale, the scale of a mix or of one of its parts in percent
+            np, the number of producers; scale, the scale [%] of a mix or of one of its parts
             (docs/mixes.md); rate, the records per second of each producer; message_bytes;
             partitions, per broker; consumer_groups; linger_ms; and batch_size. linger_ms and
             batch_size require a latency objective.
@@ -196,23 +196,25 @@ class Search(ConfigModel):
         method: `guided`, which uses the trials' readings and earlier message sizes; or `bisection`,
             for comparison.
         refine_max: largest number of message sizes that the run adds where the boundary line bends.
-        confirm_s: time for which the brokers must sustain a constant load at a found limit before
-            the run reports the limit [s]. `find-limit --confirm 30m` sets `confirm_s`.
-        steady_s: longest time of a constant load at the largest limit, which shows whether the
-            disks can write the load [s]; 0 for no such load (docs/steady.md). The default is 3.5
-            times the brokers' `vm.dirty_expire_centisecs` (105 s), if the budget allows it and the
-            load can fill a tenth of the memory for dirty pages in `steady_s`.
+        confirm_s: duration [s] of a constant load at a found limit. Before the run reports the
+            limit, this load shows whether the limit lasts. `find-limit --confirm 30m` sets
+            `confirm_s`.
+        steady_s: longest duration [s] of a constant load at the largest limit; 0 for no such load.
+            The load shows whether the disks can write the bytes permanently (docs/steady.md). The
+            default is 3.5 times the brokers' `vm.dirty_expire_centisecs` (105 s). The default
+            applies only if the budget allows this load, and if the load can fill a tenth of the
+            memory for dirty pages in `steady_s`.
         to_failure: whether the constant load of `steady_s` continues on a testbed until the brokers
             are overloaded. `find-limit --to-failure` sets `to_failure`.
         brokers_offline: number of brokers in a planned outage after all limits are found. The run
             then measures the limits of the remaining brokers, and the load that they sustain while
             the stopped brokers catch up. `find-limit --offline 1` sets `brokers_offline`.
         budget: the largest cost of all trials.
-        interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A size with a
-            wider interval is measured further; if the interval stays wider, the limit is doubtful.
-            If `interval_max` is 1, the run accepts every interval. The default is four times
-            `resolution`.
-        overload_max_s: time after which a trial ends if its overload is certain [s]. If the warm-up
+        interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A message size
+            whose interval is wider than `interval_max` is measured further. If the interval stays
+            wider than `interval_max`, the limit is doubtful. If `interval_max` is 1, the run
+            accepts every interval. The default is four times `resolution`.
+        overload_max_s: time [s] after which a trial ends if its overload is certain. If the warm-up
             and the window together last longer than this time, the window begins during the
             warm-up. `overload_max_s` does not apply to trials of full length.
         interval_required: whether a run with a doubtful limit ends without a conclusion (exit code
@@ -220,8 +222,8 @@ class Search(ConfigModel):
         accept_lower_bound: whether a lower bound is an answer for a message size (exit code 0);
             otherwise the run ends without a conclusion (exit code 3). See docs/search.md.
         check_for_change: whether a closing trial repeats an early load at the end of a search, to
-            detect a change of the limits (docs/search.md). After a suspicious result up to three
-            more trials follow.
+            detect a change of the limits (docs/search.md). If the closing trial's result suggests a
+            change, up to three more trials follow.
     """
 
     axis: Annotated[str, AxisName(tuple(AXES))] = NP.name
@@ -283,7 +285,7 @@ RECORD_BYTES_MAX = 16_384
 
 
 class OwnerBounds(GuardLimits):
-    """The bounds that a cluster's owner states: keys of a goal's section `guards`, and hours.
+    """The bounds from a cluster's owner: keys of a goal's section `guards`, and hours.
 
     If the owner's record lacks a key, the key has no bound.
 
@@ -339,10 +341,11 @@ def parse_bounds(text: bytes, label: str) -> OwnerBounds:
 
 
 def tightened(limits: GuardLimits, *owners: OwnerBounds) -> GuardLimits:
-    """The goal's limits after each limit is replaced by the owners' strictest bound, if that bound
-    is stricter.
+    """The goal's limits, combined with the bounds of the owners: the strictest value of each limit
+    applies.
 
-    If an owner states fail_closed, each guard with a default is on, even if the goal turns it off.
+    If an owner sets `fail_closed`, each guard with a default is on, even if the goal turns the
+    guard off. The only exception is `pause_max_s`, which stays off.
     """
     defaults, stricter = GuardLimits(), dict[str, Any]()
     is_closed = any(each.fail_closed for each in owners)

@@ -54,7 +54,8 @@ _USUAL = {"env": "env", "file": "file", "dir": "dir", "directory": "dir"}
 
 
 def resolved(text: str, given: Mapping[str, str]) -> str:
-    """The text in which the providers' values replace the references to configuration providers.
+    """The text, after each reference to a configuration provider is replaced by the provider's
+    value.
 
     Args:
         given: all properties of the file; `config.providers` declares providers.
@@ -224,7 +225,7 @@ def read_store(
     """Read a JKS or PKCS12 store.
 
     Args:
-        key: the configuration's key that names the file, for messages.
+        key: the configuration's key with the path of the file, for messages.
         password: the password of the store; not needed for the certificates of a JKS store.
         key_password: the password of the private key; None for the store's password.
 

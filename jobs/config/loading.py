@@ -186,8 +186,8 @@ def load(cluster: str, workload: str, goal: str, overrides: Sequence[str] = ()) 
 
 
 def _with_all_mistakes(*parts: Callable[[], object]) -> tuple[Any, ...]:
-    """The results of all `parts`, which the function calls in their order. If some calls fail, the
-    function raises one error with the messages of all failed calls.
+    """Call the functions in `parts` one after another, and return their results. If some calls
+    fail, the function raises one error with the messages of all failed calls.
     """
     made, mistakes = [], []
     for part in parts:
@@ -243,8 +243,8 @@ def load_recorded(
 
 
 def _own_cluster(recorded: Mapping[str, Any], overrides: Sequence[str]) -> Cluster:
-    """The cluster of this machine's conf/clusters that has the recorded name. If the cluster is a
-    testbed, its recorded options replace the options of the file.
+    """The cluster with the recorded name, read from conf/clusters on this machine. If the cluster
+    is a testbed, its recorded options replace the options of the file.
     """
     name = str(recorded.get("name"))
     if name not in available("cluster"):
@@ -589,7 +589,8 @@ def _made(
 
 
 def _read_client_properties(source: ParsedFile) -> Written:
-    """Add the keys from the cluster's properties file that the cluster's own file does not have.
+    """Add keys from the cluster's properties file, except keys that the cluster's own file already
+    has.
 
     The function returns the references in the added values.
     """

@@ -66,15 +66,15 @@ class StartedJmx:
 
 @dataclass(frozen=True)
 class SourceTarget:
-    """The facts about an open cluster that a section needs to open its source.
+    """Facts about an open cluster. A section needs these facts to open its source.
 
     Attributes:
         hosts: broker id → advertised host.
         version: Kafka's release according to the protocol, without the patch release, such as
             `4.1`.
-        open_replicas: opens a new connection to the Admin API; returns a function that queries the
-            replicas of each broker, and a function that closes the connection.
-        local_hosts: opens the host source for brokers that run on this machine.
+        open_replicas: function that opens a new connection to the Admin API. It returns two
+            functions: one queries the replicas of each broker, and the other closes the connection.
+        local_hosts: function that opens the host source for brokers that run on this machine.
         started_jmx: JMX of brokers that the run started; None for running brokers.
         jvm: the driver's JVM (`spark._jvm`); None without Spark.
     """
@@ -92,7 +92,7 @@ class SourceSection(ConfigModel):
 
     Attributes:
         key: path of the section in a cluster's file; empty for a type without configuration.
-        tls_remedy: a verb phrase for messages that states how to enable TLS in the cluster.
+        tls_remedy: a verb phrase for messages: how to enable TLS in the cluster.
         suits_testbed: whether a cluster's file with the key `testbed` may configure this source.
     """
 
@@ -372,9 +372,9 @@ class ServedSection(HttpSection):
             (docs/metrics.md#a-prometheus-server).
         selector: label matchers that select the exporters of this cluster and no others; required
             with `server`.
-        broker_label: name of the label that distinguishes the brokers. The label's value is a
-            broker's id or names a broker's advertised host, unless `broker_pattern` or
-            `broker_values` is given.
+        broker_label: name of the label that distinguishes the brokers. Without `broker_pattern` and
+            `broker_values`, the label's value must be a broker's id, or must refer to a broker's
+            advertised host.
         broker_pattern: regular expression that finds the broker id in the label's value.
         broker_values: broker id → value of the label, if no pattern finds the id. In
             `metrics.host`, brokers on one host share a value.
@@ -523,9 +523,9 @@ class NodeExporter(ServedSection, HostSection):
     same host may have the same value of `broker_label`.
 
     Attributes:
-        log_disks: names of the disks with the brokers' log directories, as in `lsblk`; if not
-            given, all disks of a host, because node_exporter does not show the disks of
-            directories.
+        log_disks: names of the disks with the brokers' log directories, as in `lsblk`. If not
+            given, all disks of a host count, because node_exporter does not show on which disk a
+            directory is.
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
@@ -679,8 +679,8 @@ class Prometheus(ServedSection, BrokerSection):
 
     Attributes:
         rules: the rule set that assigns the exporters' series to readings. Values: `auto`, which
-            chooses a rule set for each exporter by the exporter's page; the name of a file of
-            conf/prometheus (kafka-kraft, strimzi, msk); or a path
+            reads each exporter's page and chooses the rule set that fits the page; the name of a
+            file of conf/prometheus (kafka-kraft, strimzi, msk); or a path
             (docs/metrics.md#prometheus-exporters).
     """
 
@@ -725,7 +725,8 @@ class HostMetrics(ConfigModel):
 
 
 class Metrics(ConfigModel):
-    """The source of the brokers' metrics if it is not JMX, and the source of the hosts' metrics.
+    """The source of the brokers' metrics if this source is not JMX, and the source of the hosts'
+    metrics.
 
     Attributes:
         prometheus: Prometheus exporters of the brokers, or a Prometheus server.

@@ -55,7 +55,7 @@ def translated(
         data: content of the file.
         stem: name of the file without its suffix.
         label: name of the file in messages.
-        find: returns the path of a payload file; None if the file does not exist.
+        find: function that returns the path of a payload file; None if the file does not exist.
 
     Raises:
         ConfigError: the file is not a workload file, a value is not a number, two values contradict
@@ -128,9 +128,9 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
     """The section `consumers`: one group for each subscription, with the consumers of all topics.
 
     The benchmark has one group for each pair of a topic and a subscription. In the translation, one
-    group for each subscription reads all topics. A group of the translation has as many members as
-    all the benchmark's groups of the subscription together. The number of consumers and the bytes
-    that they read are therefore the same as in the benchmark.
+    group for each subscription reads all topics. Each group of the translation replaces all the
+    benchmark's groups of this subscription, and has as many members as these groups together. The
+    number of consumers and the bytes that they read are therefore the same as in the benchmark.
     """
     subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
     each = min(read.whole("consumerPerSubscription", 0, 0), partitions)

@@ -69,7 +69,7 @@ def _value(text: str, path: str, parts: tuple[str, ...]) -> Any:
 
 def apply_overrides(source: ParsedFile, model: Model, overrides: Sequence[Override]) -> None:
     """Write the values of `overrides` into the parsed file `source`. The caller passes only
-    overrides whose paths begin with the file `source`.
+    overrides for this file.
 
     In a map whose keys the user chooses, such as `topic.config`, the rest of an option's path is
     one key, because names of Kafka's properties contain dots. If several options set a key, the
@@ -153,7 +153,9 @@ def _rename(source: ParsedFile, path: tuple[str, ...], given: Any) -> None:
 
 
 def option_with_own_name(override: Override) -> Override:
-    """The option, with a property name of Kafka (which has dots) replaced by the key's name."""
+    """The option. If it contains a property name of Kafka, such as `linger.ms`, the key's name
+    replaces the property name.
+    """
     depth = 2 if override.keys[0] == "mix" else 0  # below the name of a part
     above, (section, *rest) = override.keys[:depth], override.keys[depth:] or ("",)
     if section not in SECTIONS or not rest:

@@ -130,8 +130,8 @@ def config_error(
     """The error for a configuration that `model` refused.
 
     The message has one line for each problem, at most `LINES_MAX` lines. The message does not quote
-    values of keys that may contain a secret. For a value from a variable the message quotes the
-    file's text.
+    values of keys that may contain a secret. If a value comes from an environment variable, the
+    message quotes the file's text, such as `${NAME}`, instead of the value.
 
     Args:
         written: path of a key → text of the key's value in the file, before variables are replaced.

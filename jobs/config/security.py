@@ -62,7 +62,7 @@ SecretReference = Annotated[str, BeforeValidator(as_reference)]
 
 
 def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
-    """Read the secret that a reference names.
+    """Read the secret to which a reference points.
 
     Args:
         reference: `env:NAME`; or `file:PATH`, from which a trailing newline is removed; or
@@ -379,8 +379,8 @@ class Security(ConfigModel):
         return tuple(path for path in given if path and not is_store(path))
 
     def _tls_files(self) -> dict[str, str]:
-        """The options for the certificates and the key: the paths of PEM files, or PEM text if they
-        come from another source.
+        """The options for the certificates and the key. PEM files are given by their paths;
+        certificates and keys from other sources are given as PEM text.
         """
         options: dict[str, str] = {}
         secret = partial(_optional_secret, self)

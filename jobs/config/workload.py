@@ -129,7 +129,8 @@ class Workload(ConfigModel):
         )
 
     def pattern(self, message_bytes: int, brokers: int = 0, producers: int = 1) -> TrafficPattern:
-        """The traffic of this workload at a message size, before a load sets the value of the axis.
+        """The traffic of this workload at one message size. The value of the axis is not set yet;
+        each load sets it later.
 
         Args:
             message_bytes: mean size of a message [B]; ignored for a mix.

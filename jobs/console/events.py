@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanShown:
-    """The plan of a dry run, which reports no further event."""
+    """The plan of a dry run. A dry run reports no further event."""
 
     plan: Plan
 

@@ -240,7 +240,7 @@ class Activity:
     progress: PhaseProgress | TrialProgress | None = None
 
     def progressed(self, progress: PhaseProgress | TrialProgress, now_s: float) -> Activity:
-        """The activity, updated by a progress event. The progress of a trial states the elapsed
+        """The activity, updated by a progress event. The progress of a trial contains the elapsed
         time, which replaces the time that this process measured.
         """
         started_s = self.started_s
@@ -519,7 +519,9 @@ class PlainReporter(Reporter):
 
 
 def _plain_tail(event: Event) -> list[str]:
-    """The lines after the line of an event: a table, or the final answer and the list of files."""
+    """The lines that follow the first line of an event: a table, or the final answer and the list
+    of files.
+    """
     if isinstance(event, Table):
         return [f"  {line}" for line in table_lines(event.columns, event.rows)]
     if not isinstance(event, RunFinished):

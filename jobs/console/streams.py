@@ -24,8 +24,8 @@ def steady(stream: TextIO | None, warn: Callable[[str], None] | None = None) -> 
 
     Args:
         stream: the stream to write to; None if the process was started without this stream.
-        warn: called once with the reason of the failure. If a pipe was closed, `warn` is not
-            called.
+        warn: function that is called once, with the reason of the failure. If a pipe was closed,
+            `warn` is not called.
     """
     return cast("TextIO", _SteadyStream(stream, warn))
 

@@ -126,15 +126,15 @@ def message_stream(
     Sizes are drawn by stratified sampling, so that the mean size of a long series of messages is
     the configured mean. The distribution of sizes is divided into 128 equally probable ranges.
     Every 128 consecutive messages have one size from each of the 128 ranges, in random order. If
-    whole messages of a file are sent (`payload.sizes` is "messages"), the list of these messages is
-    divided into 128 equal ranges, and every 128 consecutive messages come from 128 different
+    `payload.sizes` is "messages", whole messages of a file are sent. The list of these messages is
+    then divided into 128 equal ranges, and every 128 consecutive messages come from 128 different
     ranges.
 
     Args:
         keys: keys to choose from; by default each message has a random key.
         read: messages from a file, which are used instead of random values.
-        compressibility: share of repeated characters in a value; by default the share that the
-            payload's options state.
+        compressibility: share of repeated characters in a value; by default the share in the
+            payload's options.
     """
     share = payload.repeated_share if compressibility is None else compressibility
     values = SampledValues(rng, read) if read else MixedValues(rng, share)

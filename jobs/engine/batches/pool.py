@@ -127,12 +127,12 @@ _MEAN_TOLERANCE = 0.01
 
 
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
-    """Numbers of records for which the records of a full batch are compressed in advance.
+    """The record counts of the bodies that are compressed in advance. Each body contains that many
+    of the first records of a full batch.
 
     The numbers are in ascending order, up to `full`. If `natural` is below `full`, the result
-    includes `natural`, `natural - 1` and `natural + 1`.
-    The result also includes a series of counts that starts at 1 and has about `per_octave` counts
-    between a number and its double.
+    includes `natural`, `natural - 1` and `natural + 1`. The result also includes a series of counts
+    that starts at 1. From any count to its double, the series has about `per_octave` counts.
     """
     around = range(max(1, natural - 1), natural + 2) if natural < full else ()
     counts = {full, *around}
@@ -151,10 +151,10 @@ class BatchPool:
 
     Attributes:
         sections: the sections in the order of the ring.
-        compression_ratio: size of the records before compression divided by the size after
-            compression [ratio].
-        mean_payload_bytes: mean payload of a record in the batches that producers usually send
-            while the brokers keep up [B].
+        compression_ratio: ratio of two sizes of the records: the size before compression, divided
+            by the size after compression.
+        mean_payload_bytes: mean payload of a record [B], for batches of the natural count.
+            Producers usually send such batches while the brokers keep up.
 
     Raises:
         CodecError: the codec is unknown, or its library is not installed on this host.
@@ -260,7 +260,9 @@ class BatchPool:
         return [self._section(each) for each in chain([first], islice(encoded, count - 1))]
 
     def _encoded_batches(self) -> Iterator[Encoded]:
-        """The records of one full batch after another, without end."""
+        """Yield the encoded records of one full batch, then of the next full batch, and so on
+        without end.
+        """
         heads, rest = self._messages("heads"), self._messages("rest")
         opening: list[Message] = []
         full = 0

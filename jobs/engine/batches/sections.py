@@ -9,10 +9,11 @@ and sequence of an idempotent producer, and the CRC-32C over all bytes after the
 layout is Kafka's record batch format v2 (https://kafka.apache.org/documentation/#recordbatch).
 
 The CRC-32C of a batch is computed without reading the records again. A CRC is linear, so the CRC of
-a header and a body is CRC(body) XOR shifted CRC(header). The shifted CRC(header) is CRC(header)
-after one zero byte for each byte of the body. Shifting a CRC is a linear map of 32 bits, so four
-tables of 256 entries compute the shifted CRC. The function crc32_combine of zlib combines two CRCs
-in the same way, but computes the shifted CRC without tables.
+a header and a body is CRC(body) XOR shifted CRC(header). To shift CRC(header), the computation
+continues from CRC(header) with zero bytes, one for each byte of the body. Shifting a CRC is a
+linear map of 32 bits, so four tables of 256 entries compute the shifted CRC. The function
+crc32_combine of zlib combines two CRCs in the same way, but computes the shifted CRC without
+tables.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ _BITS = 32
 
 
 class Tail:
-    """The checksum of a body, to be combined with the checksum of a head before the body.
+    """The checksum of a body. `after` combines it with the checksum of a head that precedes the
+    body.
 
     Args:
         body: the bytes of the body, which must not change.
@@ -61,8 +63,8 @@ class Tail:
 
 @functools.lru_cache(maxsize=64)
 def _moves_past(size: int) -> tuple[Sequence[int], ...]:
-    """Four tables that compute a CRC after `size` zero bytes, one table for each byte of the CRC. A
-    table maps the value of its byte to the contribution of the byte to the result.
+    """Four tables that continue a CRC with `size` zero bytes. Each table belongs to one byte of the
+    CRC, and maps the value of this byte to its share of the result.
     """
     zeros = bytes(size)
     of_none = crc32c(zeros)
@@ -123,11 +125,11 @@ def encode(
     fits.
 
     Args:
-        batch_size: maximum size of the batch, header included [B].
+        batch_size: maximum size [B] of the batch, including the header.
         interval_ms: time between the timestamps of two records [ms].
-        shrinking: expected size of the records after compression divided by the size before
-            compression [ratio]. To decide whether another record fits, the uncompressed size of
-            this record is used, as in Kafka's producer.
+        shrinking: expected ratio of two sizes of the records: the size after compression, divided
+            by the size before compression. To decide whether another record fits, the uncompressed
+            size of this record is used, as in Kafka's producer.
     """
     builder = DefaultRecordBatchBuilder(
         magic=_MAGIC,
@@ -196,7 +198,7 @@ class Section:
         return self._data[: self._ends[records]]
 
     def size_of(self, records: int) -> int:
-        """Size of a batch with this number of records, header included [B]."""
+        """Size [B] of a batch with this number of records, including the header."""
         return BATCH_HEADER_BYTES + self._ends[records]
 
     def payload_of(self, records: int) -> int:

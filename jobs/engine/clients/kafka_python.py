@@ -174,8 +174,8 @@ class KafkaPythonConsumer(_Throttled, ConsumerRebalanceListener):  # type: ignor
         """Do nothing; the library reads and rebalances on the same thread."""
 
     def on_partitions_assigned(self, assigned: Any) -> None:
-        """Pause fetching until the start offsets are known. The assignment is new even if it equals
-        the assignment before.
+        """Pause fetching until the start offsets are known. The assignment counts as new, even if
+        it equals the previous assignment.
         """
         self._consumer.pause(*assigned)
         self._has_assignment = True

@@ -40,7 +40,8 @@ class LibraryProducer(Protocol):
 
         Args:
             partition: number of the record's partition (`jobs.engine.task.plan`).
-            settled: called once with the outcome if the record is accepted.
+            settled: function that is called once with the outcome of the record, if the library
+                accepted the record.
         """
 
     def serve(self) -> None:
@@ -77,7 +78,9 @@ class LibraryConsumer(Protocol):
         """
 
     def begin(self) -> None:
-        """Start reading all partitions that are assigned now and later."""
+        """Start to read all partitions that are assigned now, and all partitions that are assigned
+        later.
+        """
 
     def high_watermark(self, partition: int) -> int | None:
         """Last known end offset of a partition; None if the library has received no end offset."""

@@ -124,7 +124,7 @@ class LibraryConsumers:
 
     Args:
         task: index among the consumer tasks, from 0.
-        make: makes the library consumer for (plan, group, member).
+        make: function that makes the library consumer for (plan, group, member).
 
     Raises:
         LibraryError: the library is not installed on this host, or lacks an option.

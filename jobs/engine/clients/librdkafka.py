@@ -99,7 +99,7 @@ def confluent_kafka() -> ModuleType:
 
 
 def connection_options(options: Mapping[str, object]) -> dict[str, object]:
-    """The connection options of a plan with librdkafka's names.
+    """The connection options of a plan, under the names that librdkafka uses.
 
     Raises:
         LibraryError: librdkafka lacks one of the options.

@@ -23,10 +23,10 @@ class Client:
     """One client, for producers and for consumers.
 
     Attributes:
-        producers: makes the client of a task with producers, from the plan and the number of the
-            task (from 0). The caller opens the client.
-        consumers: makes the client of a task with consumers, from the plan and the number of the
-            task (from 0). The caller opens the client.
+        producers: function that makes the client of a task with producers. Its arguments are the
+            plan and the number of the task (from 0). The caller opens the client.
+        consumers: function that makes the client of a task with consumers. Its arguments are the
+            plan and the number of the task (from 0). The caller opens the client.
         packages: packages that executors need for the client: package → one of its modules.
     """
 

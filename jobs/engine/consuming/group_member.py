@@ -130,7 +130,7 @@ class Member(GroupMember, AsyncConsumerRebalanceListener):  # type: ignore[misc]
     then commits again while the member still owns the partitions.
 
     Args:
-        wake: called from the member's thread when `changes` has a new element.
+        wake: function that the member's thread calls when `changes` has a new element.
 
     Attributes:
         changes: changes of the assignment that the reader has not handled yet, oldest first.
@@ -210,7 +210,7 @@ class Member(GroupMember, AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._pause_reader()
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
-        """Note the assignment, which is new even if it equals the assignment before."""
+        """Record that there is a new assignment, even if it equals the previous assignment."""
         self._has_assignment = True
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
@@ -311,8 +311,9 @@ def is_fair_share(owned: int, partitions: Partitions, members: int) -> bool:
     """True if a member owns as many partitions as it must own after all members have joined.
 
     Kafka's range assignor divides the partitions of each topic evenly: the members' numbers of
-    partitions differ by at most one. Groups with more members than partitions per topic use the
-    round-robin assignor, which divides the partitions of all topics together.
+    partitions differ by at most one. If a group has more members than a topic has partitions, the
+    group uses the round-robin assignor. This assignor puts the partitions of all topics into one
+    list, and divides the list evenly.
     """
     divided, times = partitions.per_topic, len(partitions.topics)
     if members > divided:

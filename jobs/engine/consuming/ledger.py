@@ -73,8 +73,8 @@ class GroupLedger:
     """Ledger of one group in one task. Times are on the engine's clock [s].
 
     Args:
-        interval_s: time between two records of one producer [s]. The due times of all records of a
-            batch are computed from the interval between two records.
+        interval_s: time between two records of one producer [s]. From this interval, the ledger
+            computes the due time of each record in a batch.
 
     Attributes:
         counts: counts of the group's members in this task.

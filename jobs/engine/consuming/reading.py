@@ -68,7 +68,8 @@ class FetchEncoder:
 
         Args:
             session: (id, epoch) of the fetch session.
-            wanted: (number of a partition, offset from which to fetch).
+            wanted: the partitions to fetch, each as (number of the partition, first offset to
+                fetch).
             forgotten: numbers of the partitions that leave the session.
         """
         room = self.options.max_partition_fetch_bytes
@@ -116,7 +117,8 @@ class FetchSession:
     def next_request(
         self, wanted: Mapping[int, int]
     ) -> tuple[tuple[int, int], list[tuple[int, int]], list[int]]:
-        """The next request: (id, epoch), partitions to name, partitions to forget.
+        """The next request, as three values: the session's (id, epoch), the partitions that the
+        request contains, and the partitions that leave the session.
 
         Args:
             wanted: partition → next offset, for all partitions to fetch.
@@ -208,7 +210,7 @@ class FetchChannel(Channel):
 
     Args:
         key: (client id, broker id).
-        encoder: encodes the fetch requests.
+        encoder: encoder of the fetch requests.
 
     Attributes:
         stream: parser of the received bytes.
