@@ -7,10 +7,10 @@ The annotation of a field determines the Arrow type and the Spark DDL (`metrics.
 of X. All columns are nullable. Null means that the value is not known.
 
 A mark in a field's `Annotated` changes the field's column. With `Column`, the column has another
-name than the field. With `Flat`, the row has one column for each field of the field's dataclass, in
-place of one struct column. With `Moment`, the column is a timestamp. With `NO_COLUMN`, the field
-has no column. A method with `@column` becomes a property. The value of this property is also
-written to a column, but is never read from it.
+name than the field. With `Flat`, the field's type is a dataclass, and each field of this dataclass
+has its own column. Without `Flat`, the whole dataclass is one struct column. With `Moment`, the
+column is a timestamp. With `NO_COLUMN`, the field has no column. A method with `@column` becomes a
+property. The value of this property is also written to a column, but is never read from it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Flat:
     """A mark for a field of a dataclass type: each inner field has its own column in the row.
 
     Attributes:
-        prefix: prefix of the names of the inner fields' columns.
+        prefix: text with which the column name of each inner field begins.
         adds_meaning: True to put the description of the marked field before the description of each
             of these columns.
     """
@@ -315,7 +315,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
 
 
 def _reader_of_known(hint: Any) -> Callable[[Any], Any]:
-    """The function that converts a value that is not null to the type of an annotation."""
+    """The function that converts a value, which must not be null, to the type of an annotation."""
     if any(isinstance(mark, Moment) for mark in marks_of(hint)):
         return _read_moment
     hint = bare(hint)

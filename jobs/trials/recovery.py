@@ -88,7 +88,7 @@ class NotIdle:
 
     Attributes:
         text: the reason as a clause that names the broker or the host.
-        invalidates: whether this reason would make a trial that begins now INVALID.
+        invalidates: whether a trial that begins now would be INVALID for this reason.
         is_write_back: whether a host still writes pages of the last load.
         is_lag: whether a follower lacks records.
     """
@@ -137,7 +137,7 @@ def why_not_idle(
     Args:
         window: the readings of the broker now.
         baseline: the readings of the broker without the run's load.
-        unnoted_s: idle time of each handler that the window's counters may lack [s].
+        unnoted_s: idle time of each handler [s] that may be missing in the counters of the window.
     """
     broker, idle = f"broker {window.broker_id}", window.handler_idle
     if window.contradiction is not None:
@@ -189,7 +189,8 @@ def wait_until_at_rest(
     Args:
         source: the metrics of the brokers.
         baselines: broker id → its readings without the run's load.
-        earlier: a poll of all nodes from before this wait, which can shorten the first measurement.
+        earlier: a poll of all nodes that was made before this wait; it can shorten the first
+            measurement.
         deadline_s: longest wait [s].
         clock: returns the wall-clock time [s since the epoch], replaced in tests.
         pause: waits for a time [s], replaced in tests.

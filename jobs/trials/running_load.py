@@ -35,7 +35,7 @@ class RunningLoad:
         load: the load.
         channel: the channel to the tasks of the load.
         sampler: samples the brokers and, if their metrics are known, the hosts while the load runs.
-        facts: properties of the cluster that the judgement of the load needs.
+        facts: the properties of the cluster that are necessary to judge the load.
     """
 
     context: RunContext
@@ -71,8 +71,8 @@ class RunningLoad:
         return start_s and start_s + self.channel.phases_now(self.pattern.phases).warmup_s
 
     def end_soon(self, now_s: float) -> None:
-        """End the window after `NOTICE_S`, in which the message about the end reaches every task.
-        If the window ends earlier anyway, send no message.
+        """End the window after `NOTICE_S`. This time is long enough for the message about the end
+        to reach every task. If the window ends earlier anyway, send no message.
         """
         end_s = now_s - (self.begun_s or now_s) + NOTICE_S
         if end_s < self.pattern.phases.measure_s:

@@ -126,13 +126,15 @@ class SeriesProof:
         return found and self.context.history.series_doubt is None
 
     def poll(self) -> Sequence[BrokerSample]:
-        """A poll of the brokers just before a load that has to test the exporters' series; empty if
-        no test is due.
+        """Poll the brokers immediately before a load, if this load has to test the exporters'
+        series. The result is empty if no test is due.
         """
         return self.context.source.sample_all() if self.is_due else ()
 
     def skip(self, why: str) -> None:
-        """Record the reason why no load tests the exporters' series, if a test is due."""
+        """Record the reason why the exporters' series are not tested with any load, if a test is
+        due.
+        """
         if self.is_due:
             self._note((why,))
 

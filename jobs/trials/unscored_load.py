@@ -106,8 +106,8 @@ def offer_unscored(
 
 
 def ended_by_overload(load: RunningLoad) -> AbstractContextManager[object]:
-    """End a load that has kept brokers overloaded for too long, compared with their state before
-    the load.
+    """End a load that has kept brokers overloaded for too long. Partitions that were
+    under-replicated before the load do not count as an overload.
     """
 
     def is_over(load: RunningLoad, now_s: float, begun_s: float) -> bool:

@@ -1,10 +1,11 @@
 """The loads before the first trial: a growing load (a climb), and the warm-up of cold brokers.
 
-The load of a first trial, if it were guessed, could be many times the limit of a shared cluster. A
-climb begins with a small share of the load of other clients, at most doubles every few seconds, and
-ends within two seconds after a step that is too large. The growing load (the climb) determines only
-the first load of the search; no limit is computed from its readings. On cold brokers, whose JVMs
-have just started, the climb stays at its last load until the brokers no longer become faster.
+A guessed load for the first trial could be many times the limit of a shared cluster. A climb begins
+with a load that is a small share of the other clients' load. Every few seconds, the load of the
+climb grows, but at most to twice the previous load. The climb ends within two seconds after a step
+that is too large. The growing load (the climb) determines only the first load of the search; no
+limit is computed from its readings. On cold brokers, whose JVMs have just started, the climb stays
+at its last load until the brokers no longer become faster.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class ClimbWatch:
         pattern: the traffic of the last possible step.
         climb: the steps of the load.
         is_over: returns whether the load may end after its growth stopped; see `ends_once`.
-        late_s: longest time that records may wait in addition to the producers' linger [s].
+        late_s: longest time [s] for which records may wait in addition to the producers' linger.
         idle_at_rest: lowest idle fraction of any broker's request handlers before the run [ratio].
 
     Attributes:
@@ -270,7 +271,7 @@ class FirstLoads:
             warm.
 
     Attributes:
-        proof: tests with the first load whether the exporters' series change as expected.
+        proof: the test whether the exporters' series change as expected under the first load.
     """
 
     def __init__(self, context: RunContext, load_max_s: float, climbs: bool = False) -> None:
@@ -579,8 +580,8 @@ def generator_load(pattern: TrafficPattern, client: ClientWindow, validity: Vali
     task.
 
     The result is None if the busiest task was busy for a smaller share of the time than
-    `BUSY_LEAST`. Such a task spends little of its time on records, so its busy share does not show
-    the highest load.
+    `BUSY_LEAST`. A task that is mostly idle spends little of its time on records, so its busy share
+    does not show the highest load.
     """
     busy = client.counts.loop_busy
     if busy < BUSY_LEAST or client.duration_s <= 0:

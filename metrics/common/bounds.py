@@ -328,8 +328,8 @@ OURS = "no property of Kafka"
 def kafka_properties(kind: type[Any]) -> dict[str, str]:
     """Name of an option → Kafka's property name, for all options that are properties of Kafka.
 
-    Kafka's name is the option's name with dots, as in `linger.ms` for `linger_ms`, unless a `Kafka`
-    mark has another name.
+    If an option has a `Kafka` mark, Kafka's name is the name in this mark. Otherwise, Kafka's name
+    is the option's name with dots, as in `linger.ms` for `linger_ms`.
     """
     found = {}
     for name, hint in get_type_hints(kind, include_extras=True).items():

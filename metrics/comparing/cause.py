@@ -165,7 +165,7 @@ def governor_of(name: str) -> Governor | None:
 
 
 def can_slow(governor: Governor, changed: Difference) -> bool:
-    """True if the property's change can leave brokers with less of the resources it affects."""
+    """True if the change of a property can reduce the resources that this property affects."""
     if not governor.more_is or ABSENT in (changed.before, changed.after):
         return True
     try:
@@ -217,8 +217,8 @@ def release_of(environment: Mapping[str, str]) -> Release:
 def changed_release(before: Release, after: Release) -> tuple[str, str] | None:
     """Two different releases in words; None if all known facts about the releases are equal.
 
-    The two texts name the places that store the cluster's metadata, such as ZooKeeper and KRaft,
-    only if the places before and after the change are known and differ.
+    Each text contains the place that stores the cluster's metadata, such as ZooKeeper or KRaft, if
+    both places are known and differ.
     """
     if not (before.metadata and after.metadata) or before.metadata == after.metadata:
         before, after = replace(before, metadata=""), replace(after, metadata="")
@@ -301,8 +301,8 @@ class Cause:
     Attributes:
         slower: label of the slower side.
         resource: the resource that limits the slower side.
-        names: Kafka's names of the differing properties that affect this resource; empty if no
-            difference explains the result.
+        names: Kafka's names of the properties that differ between the sides and affect this
+            resource; empty if no difference explains the result.
         text: the likely cause, in one sentence.
         evidence: facts that support the answer, one sentence for each fact.
     """
@@ -315,7 +315,9 @@ class Cause:
 
 
 def resource_use(trials: Sequence[Trial]) -> dict[Resource, float]:
-    """Resource → median over the trials of the highest use on any broker [ratio]."""
+    """Resource → its use [ratio]. The use in one trial is the highest use on any broker. The result
+    is the median over all trials.
+    """
     uses: dict[Resource, list[float]] = {}
     for trial in trials:
         if trial.judgement.verdict is Verdict.INVALID:
@@ -428,9 +430,7 @@ class _Explanation:
         )
 
     def _only_change(self, changed: Sequence[Difference], resource: Resource) -> Cause:
-        """The cause of a difference between two sides whose only differences are settings of the
-        workload or the goal.
-        """
+        """The cause if the two sides differ only in settings of the workload or of the goal."""
         label, limiting = self.slower.label, self.slower.limiting_resource
         bound = "" if limiting is Resource.UNKNOWN else f"; {limiting.value} limits {label}"
         return self._made(

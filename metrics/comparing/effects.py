@@ -242,9 +242,10 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     small that the next night causes a false alarm. In a long history, the figures have more weight
     than `noise_cv`. The variance of the figures is computed from the difference between the
     logarithms of each two neighboring nights: mean square of the differences / 2. A sudden and
-    lasting loss affects only one difference. A slow loss affects each difference only slightly. The
-    square of a difference is limited to a multiple of the estimated variance. This limitation is
-    called winsorizing (Huber's proposal 2, Huber and Ronchetti, Robust Statistics, 2nd ed., 6.4).
+    lasting loss affects only one of the differences between neighboring nights. A slow loss affects
+    each difference only slightly. The square of a difference is limited to a multiple of the
+    estimated variance. This limitation is called winsorizing (Huber's proposal 2, Huber and
+    Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
         nights: figures of all comparable nights, oldest first, each above zero; also figures of
@@ -549,7 +550,9 @@ class Compared:
     effect: Effect | None
 
     def mean(self, side: Side) -> float | None:
-        """The geometric mean of the quantity on one side. The effect is B's mean divided by A's."""
+        """The geometric mean of the quantity on one side. The effect is the mean of side B divided
+        by the mean of side A.
+        """
         values = [pair[0 if side is Side.A else 1] for pair in self.pairs]
         return math.exp(fmean(math.log(value) for value in values)) if values else None
 

@@ -91,9 +91,9 @@ class Result:
         commit_ms: mean duration of the commit of a transaction, at a fixed load with transactions
             [ms].
         log_bytes_per_byte: bytes of record batches per byte of payload, at a fixed load [ratio].
-        broker_resident_bytes, page_cache_bytes: highest resident memory of any broker process, and
-            largest page cache of any host, at the load of the figure; None if the hosts do not
-            report it [B].
+        broker_resident_bytes, page_cache_bytes: highest resident memory of any broker process [B],
+            and largest page cache of any host [B], at the load of the figure; None if the hosts do
+            not report the value.
         readings: name → value of further readings of the measurement.
     """
 
@@ -446,7 +446,8 @@ def matches(result: Result, settings: Mapping[str, str]) -> bool:
 
 
 def pairs_of(results: Sequence[Result], against: Mapping[str, str], of: Mapping[str, str]) -> Pairs:
-    """Pairs of results of the same repeat that differ only in these settings.
+    """Pairs of results. The two results of a pair belong to the same repeat, and differ only in the
+    keys of `against` and `of`.
 
     Args:
         results: all results.

@@ -99,15 +99,17 @@ class _ClusterEvidence:
 
     @cached_property
     def far_interfaces(self) -> Sequence[tuple[HostWindow, InterfaceWindow]]:
-        """Interfaces with a known speed at the generator's end of a simulated link."""
+        """The interfaces at the generator's end of a simulated link, if the speed of these
+        interfaces is known.
+        """
         ends = (host for host in self._hosts if host.shares_machine and not host.brokers)
         far = ((host, each) for host in ends for each in host.interfaces)
         return [(host, each) for host, each in far if each.speed_bytes_per_s is not None]
 
     @cached_property
     def cpu_used_share(self) -> float | None:
-        """Share of a machine's CPU that the brokers without spare CPU use together [ratio], or None
-        if one of these brokers does not report its CPU time.
+        """Share of a machine's CPU [ratio]. The share is the sum of the CPU use of all brokers
+        whose machine has no spare CPU. None if one of these brokers does not report its CPU time.
         """
         busy = [each for each in self._brokers if (cpu_share(each) or 0.0) >= CPU_SATURATED]
         return whole([each.cpu_process_share for each in busy])
@@ -229,8 +231,9 @@ class _Broker:
 
     @property
     def own_cpu_share(self) -> float | None:
-        """Upper bound of the share of the machine's used CPU that brokers use [ratio], or None if
-        the CPU use of a broker or of the machine is unknown.
+        """The CPU use of the brokers, divided by the CPU use of the whole machine [ratio]. The
+        result is an upper bound; it is None if the CPU use of a broker or of the machine is
+        unknown.
         """
         used = over(self.cluster.cpu_used_share, cpu_share(self.window))
         return None if used is None else min(1.0, used)
@@ -255,7 +258,9 @@ def _is_under_pressure(host: HostWindow) -> bool:
 
 
 def utilization(window: BrokerWindow) -> dict[Resource, float]:
-    """Resource → its utilization, for the resources whose utilization the window shows [ratio]."""
+    """Resource → its utilization [ratio]. Resources without a utilization in the window are left
+    out.
+    """
     return {row.resource: row.utilization for row in use_of(window) if row.utilization is not None}
 
 
@@ -449,8 +454,8 @@ def _interface_full(broker: _Broker) -> str | None:
 
 
 def _segments_lost(broker: _Broker) -> str | None:
-    """The text for packet loss that no interface of the hosts counts. TCP retransmits the lost
-    packets, and sends more slowly.
+    """The text for packets that were lost, although no interface of the hosts counted them. TCP
+    retransmits the lost packets, and sends more slowly.
     """
     for host in broker.hosts:
         if (host.retransmitted_share or 0.0) >= RETRANSMITTED_SHARE_HIGH:
@@ -498,8 +503,8 @@ def _cpu_of_others(broker: _Broker) -> str:
 
 
 def _disk(broker: _Broker) -> str | None:
-    """The text for a busy disk on which the request handlers do not wait. For example, replica
-    fetchers keep the disk busy.
+    """The text for a disk that is busy although the request handlers do not wait for it. For
+    example, replica fetchers keep the disk busy.
     """
     if broker.is_at_limit(Resource.DISK):
         return (
@@ -550,7 +555,9 @@ def _heap_full(broker: _Broker) -> str:
 
 
 def _connection(broker: _Broker) -> str | None:
-    """The text for connections that a long link limits, if no resource of the broker is full."""
+    """The text for connections that are limited by a long link, if no resource of the broker is
+    full.
+    """
     text = connection_limit(broker.evidence, broker.window.broker_id)
     if text is None or any(broker.is_at_limit(resource) for resource in broker.rows):
         return None
@@ -612,7 +619,7 @@ def _idle(window: BrokerWindow) -> str:
 
 
 def _times(window: BrokerWindow) -> str:
-    """The mean time of a produce request and its parts."""
+    """A text with the mean time of a produce request, and with the parts of this time."""
     produce = window.produce
     if not produce.total_ms or produce.local_ms is None:
         return "no produce request was timed"
@@ -666,8 +673,8 @@ def _also_at_limit(named: Resource, brokers: list[_Broker]) -> str:
 
 
 def _unknown(brokers: list[_Broker]) -> _Finding:
-    """The finding that the resource is unknown. The text of the finding has the resource nearest to
-    its limit and the missing evidence.
+    """The finding that the resource is unknown. The text of the finding contains the missing
+    evidence, and the resource that is nearest to its limit.
     """
     near = [
         (value, broker.window, row)
@@ -702,7 +709,7 @@ that reads the evidence from a window."""
 
 
 def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
-    """Noun phrases for the evidence that at least one of the windows lacks, separated by commas."""
+    """Noun phrases, separated by commas, for the evidence that at least one window lacks."""
     return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
 
 
@@ -762,7 +769,7 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
 
     Args:
         votes: one vote for each overload, oldest first.
-        what: plural noun for the votes in the text, for example `overloads`.
+        what: plural noun that the text uses for the votes, for example `overloads`.
     """
     if not votes:
         return None

@@ -6,9 +6,9 @@ window covers at least twice the age at which the kernel writes a page. Third, r
 record for longer than the kernel waits before it writes the record to a disk. In the first half
 minute of a load, the memory of the brokers' hosts takes all bytes, so a trial can sustain a load
 that is not proven on disk. The verdict of a trial does not depend on whether the load is proven on
-disk. For a load that is not proven on disk, the answer states how many bytes the page cache took
-without writing them to a disk, and after which time the page cache would be full of unwritten
-bytes.
+disk. If the load is not proven on disk, the answer contains two values. The first value is the
+number of bytes that the page cache took and no disk wrote. The second value is the time after which
+the page cache would be full of unwritten bytes.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ class DiskProof:
             window's rate [s], or None if no memory fills.
         written_share: share of the received bytes that the disks of the slowest host wrote
             [ratio], in the part of the window in which write-back had become steady.
-        fastest_share: lowest value of all hosts for this ratio: highest write rate of the host's
-            disks over 10 s, divided by the rate at which the host's brokers received bytes [ratio].
+        fastest_share: highest write rate of a host's disks over 10 s, divided by the rate at which
+            the brokers of this host received bytes [ratio]. The attribute is the lowest of these
+            ratios over all hosts.
         why: reason why the load is not proven on disk, or an empty text if it is proven.
-        disks_note: note with the names of all disks of a host, whose writes were added up because
-            the disks of the log dirs are unknown; empty if the disks of the log dirs are known.
+        disks_note: note for a host whose log dirs are on unknown disks, so that the writes of all
+            its disks were added up. The note contains the names of these disks. It is empty if the
+            disks of the log dirs are known.
     """
 
     on_disk: bool | None
@@ -164,8 +166,8 @@ def fills_memory(windows: Sequence[WriteBackWindow], hold_s: float) -> bool | No
         hold_s: length of the hold [s].
 
     Returns:
-        True if the hold could fill more than a tenth of this room on any host. None if a host does
-        not show its room for dirty pages or the bytes that its brokers receive.
+        True if the hold could fill more than a tenth of the room for dirty pages on any host. None
+        if a host does not show its room for dirty pages or the bytes that its brokers receive.
     """
     known = [
         each.taken_per_s * hold_s > STEADY_SHARE_MAX * each.room_bytes

@@ -99,8 +99,8 @@ def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
 
 
 def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator[Reason]:
-    """Reasons why the generator caused a latency above its objective, the strongest reason
-    first.
+    """If a latency is above its objective because of the generator: the reasons that show this, the
+    strongest reason first.
     """
     excess_ms = reason.value - reason.threshold
     late_ms = evidence.client.lateness_ms(quantile)

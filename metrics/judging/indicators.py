@@ -159,8 +159,8 @@ class IdleIndicator(BrokerIndicator):
         return max(0.0, 1.0 - min(known)) / self._allowed(limits) if known else None
 
     def early(self, slices: Slices, limits: Indicators) -> EarlyEvidence:
-        """Busy share of the threads, divided by its limit, between each two samples of each broker
-        so far. The mean over the window decides the verdict.
+        """The busy share of the threads, divided by its limit. There is one value for each two
+        successive samples of a broker so far. The mean over the window decides the verdict.
         """
         allowed = self._allowed(limits)
 
@@ -409,7 +409,8 @@ class ProduceResponseTime(BrokerIndicator):
 
 
 class ProduceLatency(Indicator):
-    """A rule that finds a produce latency above its objective, at one quantile.
+    """A rule that compares one quantile of the produce latency with the objective for this
+    quantile.
 
     The latency is known only at the end of a trial.
     """
@@ -488,8 +489,8 @@ class ConsumerLag(Indicator):
         return Reason(self.name, text, share, most)
 
     def _shares(self, evidence: Evidence, limits: Indicators) -> list[tuple[str, float, float]]:
-        """Tuples of a group, the growth of the group's lag as a share of the offered records, and
-        the highest allowed share.
+        """Tuples (group, growth of the group's lag, highest allowed growth). Each growth is a share
+        of the offered records.
         """
         client, most = evidence.client, limits.consumer_lag_growth_max
         if most is None or client.counts.offered_records == 0:
@@ -569,7 +570,8 @@ class Achieved(Indicator):
 
 
 class Throttling(Indicator):
-    """A rule that finds quotas which throttle the load, if the goal counts this as an overload.
+    """A rule that finds quotas which throttle the load, if the goal counts throttling as an
+    overload.
 
     A quota allows a burst, so throttling begins late in a window. So the rule gives no evidence
     before the end of the window.

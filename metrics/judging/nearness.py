@@ -269,8 +269,9 @@ def _of_broker(evidence: Evidence, broker_id: int) -> str:
 
 
 def _waits_for_answers(evidence: Evidence, broker_id: int, sockets: SocketCounts) -> str | None:
-    """The text for connections that can send no further request until the broker answers, although
-    most of the time until the answer is the round trip. None if this is not so.
+    """The text for connections that are limited by the round trip. Such a connection has to wait
+    for an answer before it can send the next request, and most of this wait is the round trip. None
+    if no connection is limited in this way.
     """
     account = evidence.client.counts.by_broker.get(broker_id)
     waiting, rtt_ms = sockets.waiting_share, sockets.rtt_mean_ms

@@ -130,7 +130,8 @@ def share_max(limits: Indicators, brokers: int) -> float:
 def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
     """The highest allowed growth of the followers' lag in a window.
 
-    The unit is the time in which the load sends as many records as the lag grows by [s].
+    The growth is stated as a time [s]: the number of records by which the lag grows, divided by the
+    number of records that the load sends per second.
     """
     return max(EDGE_S, share_max(limits, brokers) * window_s)
 
@@ -146,7 +147,7 @@ def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | No
 
 
 def followers_reason(evidence: Evidence, limits: Indicators, lag: FollowerLag) -> Reason:
-    """The reason for a lag beyond the limit, with the broker that copied least."""
+    """The reason for a lag beyond the limit, with the broker whose replicas lag most."""
     most = share_max(limits, lag.followers)
     text = (
         f"followers copied {lag.copied_records_per_s:,.0f} of the "
@@ -251,8 +252,9 @@ class StepReading:
     def _used(self, idle_min: float) -> float:
         """Share of the handlers' free time that this load uses [ratio].
 
-        The free time is the time that other clients do not use. The share is 1 at the goal's idle
-        threshold. The share is 0 if the idle time is not known.
+        The free time is the busy time that the goal's idle threshold allows, minus the time that
+        other clients use. So the share is 1 at the goal's idle threshold. The share is 0 if the
+        idle time is not known.
         """
         if self.idle is None:
             return 0.0

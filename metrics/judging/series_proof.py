@@ -8,9 +8,10 @@ the records that the load sent to the partitions that the broker leads.
 The load must reduce the idle time of the request handlers. The size of this reduction depends on
 the machine. A load of a few requests reduces the idle time by less than the error of the idle time.
 A reduction that is larger than the error shows that the series of the idle time is correct. A
-reduction is required only if the load keeps the handlers of any machine busy for longer than the
-error. The idle time may rise if other clients stop when the load begins. Even then, the idle share
-is at most 1 minus the share for which the load keeps the handlers busy.
+reduction is required only if the load would keep even the handlers of a very fast machine busy for
+a larger share of the time than the error. The idle time may rise if other clients stop when the
+load begins. Even if the idle time rises, the idle share is at most 1 minus the share of the time
+for which the load keeps the handlers busy.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class HandlerPool:
 
     Attributes:
         number: number of handlers, or None if it is unknown.
-        idle_error: error of the idle time if a controller shares the broker's metric [ratio].
+        idle_error: error of the idle time [ratio] that arises if a controller shares the broker's
+            metric.
     """
 
     number: int | None = None
@@ -150,9 +152,9 @@ class Proof:
     Attributes:
         disagreements: one clause for each reading that disagrees with the load.
         doubts: one clause for each reason why the load cannot show whether a reading is correct.
-        idle_unproven: broker id → idle time that is low enough to show, under a later load, that
-            the reading is correct [ratio]. The map contains the brokers whose idle time fell by at
-            most the error of the idle time.
+        idle_unproven: broker id → an idle time [ratio]. If the idle time under a later load is
+            lower than this value, the reading of the idle time is correct. The map contains the
+            brokers whose idle time fell by at most the error of the idle time.
     """
 
     disagreements: tuple[str, ...] = ()
@@ -303,8 +305,8 @@ class BrokerProof:
         return [*below, *above], doubts
 
     def _others(self, reading: str) -> float | None:
-        """Expected growth of a reading by other clients during the load, if their rate stays as
-        before the load.
+        """The growth of a reading that other clients are expected to cause during the load. The
+        rate of the other clients is assumed to stay the same as before the load.
         """
         grown = self.rest.span.delta(reading)
         if grown is None:
@@ -334,7 +336,8 @@ class BrokerProof:
         """The idle time before the load, minus the errors of two idle times: before and under the
         load [ratio]. None if the polls before the load do not show the idle time.
 
-        A lower idle time under the load shows that the load reduces the handlers' idle time.
+        If the idle time under the load is lower than this result, the load reduces the handlers'
+        idle time.
         """
         idle = self._unloaded.span.handler_idle
         return None if idle is None else idle - _edge_error(self._unloaded) - self._idle_error

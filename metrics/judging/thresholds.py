@@ -24,8 +24,8 @@ class Indicators:
             changes or under-replicated partitions [ratio].
         achieved_min: lowest acknowledged share of the offered records [ratio].
         network_idle_min: lowest idle fraction of any network thread [ratio].
-        produce_response_ms_max: highest mean response time of the produce requests of any broker,
-            from a request's arrival to the last byte of its answer [ms].
+        produce_response_ms_max: highest mean response time [ms] of the produce requests of any
+            broker. The response time lasts from a request's arrival to the last byte of its answer.
         latency_p50_ms_max: highest median of the produce latency from the intended send time [ms].
         latency_p95_ms_max: highest 95th percentile of the produce latency from the intended send
             time [ms].
@@ -76,17 +76,17 @@ class Validity:
 
     Attributes:
         missed_samples_max: highest share of a broker's samples that may be missing [ratio].
-        generator_share_max: highest share of a shortfall that the generator itself may cause
-            [ratio].
+        generator_share_max: highest share of the missing records that may be missing because of the
+            generator itself [ratio].
         loop_busy_max: highest busy share of a task's event loop [ratio]. If records are missing and
             a task exceeds this share, the generator counts as the cause.
         others_share_max: highest rise of other clients' traffic over its level before the run, as
             a share of the brokers' traffic [ratio].
         throttle_ms_max: highest mean throttle time of produce requests, and of fetches of consumer
             groups [ms].
-        standstill_s_max: longest time for which a broker's process may answer no request, after
-            the time of garbage collections is subtracted [s]. Pauses are measured only with JMX in
-            the driver's JVM.
+        standstill_s_max: longest time [s] for which a broker's process may answer no request. The
+            time of garbage collections is subtracted. Pauses are measured only with JMX in the
+            driver's JVM.
     """
 
     missed_samples_max: Annotated[float, Number(0, 1, below=True)] = 0.25

@@ -139,8 +139,8 @@ def clocks_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
     load.
 
     Returns:
-        A list with one reason for each host whose clock was set or ran at another speed. Hosts that
-        `clocks_apart` reports are left out.
+        A list with one reason for each host whose clock was set or ran at another speed. A host is
+        left out if its clock differs so much that `clocks_apart` returns a reason for this host.
     """
     client = evidence.client
     most_s = CHANGE_MAX * client.duration_s
@@ -190,14 +190,14 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 
 
 def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Hosts of the generator that limited the load while records were missing or latencies were too
-    long.
+    """Hosts that belong to the generator and limited the load, while records were missing or
+    latencies were too long.
 
     A host of the generator limits the load if it drops packets, swaps memory, or has no CPU left.
     If the host shares a machine with brokers, this rule judges only dropped packets. The
-    attribution judges the CPU and the memory of such a machine. On a host that shares a machine
-    with brokers, this rule ignores interfaces with a known speed: these interfaces belong to a
-    simulated link, which drops packets beyond its speed.
+    attribution judges the CPU and the memory of a machine that brokers share with the generator. On
+    a host that shares a machine with brokers, this rule ignores interfaces with a known speed:
+    these interfaces belong to a simulated link, which drops packets beyond its speed.
 
     Returns:
         A list with one reason for each problem of each host.
@@ -386,7 +386,8 @@ def errors_unexplained(evidence: Evidence, _: Thresholds) -> list[Reason]:
 
 
 def cluster_changed(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """Fenced brokers, and partitions of the trial's topics whose leader moved.
+    """Brokers that are fenced, and partitions whose leader moved. Only partitions of the trial's
+    topics count.
 
     Leaders of other topics may move, because other users of the cluster may create topics at any
     time.
@@ -470,7 +471,7 @@ def throttled(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def consumers_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Lag of consumer groups that occurred because the tasks with the consumers had no spare time.
+    """Consumer groups that fell behind because the tasks with the consumers had no spare time.
 
     Returns:
         A list with at most one reason, about the busiest task with consumers.
@@ -581,7 +582,7 @@ def consumption_mismatch(evidence: Evidence, thresholds: Thresholds) -> list[Rea
 
 def _taken(evidence: Evidence, group: GroupWindow) -> Counter[int]:
     """Partition that a group reads → number of offsets that the partition's acknowledged records
-    take.
+    occupy.
     """
     counts = evidence.client.account_of_group(group.counts.group).counts
     return Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)
@@ -629,8 +630,8 @@ def _find_difference(group: GroupWindow, ends: Mapping[int, int]) -> tuple[str, 
 
 
 def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A rise of the other clients' load during the trial that exceeds the usual variation of their
-    load.
+    """A rise of the other clients' load during the trial, if the rise exceeds the usual variation
+    of their load.
 
     If the other clients' load rises, the brokers reach their limit at a lower load of this run.
 
@@ -649,8 +650,8 @@ def others_loaded(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """A fall of the other clients' load during the trial that exceeds the usual variation of their
-    load.
+    """A fall of the other clients' load during the trial, if the fall exceeds the usual variation
+    of their load.
 
     If the other clients' load fell, a trial does not show that the brokers sustain the load in
     addition to the other clients' usual load. The rule does not apply to an overloaded trial,
@@ -671,7 +672,8 @@ def others_less(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
 
 
 def window_too_short(evidence: Evidence, _: Thresholds) -> list[Reason]:
-    """A window so short that a lagging follower would not leave the ISR within it.
+    """A window that is too short, because a lagging follower would leave the ISR only after the end
+    of the window.
 
     Returns:
         One reason if the window is too short.

@@ -85,7 +85,7 @@ def _closed_loop(evidence: Evidence) -> tuple[Reason, ...]:
 
 
 def _cut_short(evidence: Evidence) -> tuple[Reason, ...]:
-    """A reason, shown in reports, that states that the window ended early; empty if it did not."""
+    """A reason for reports if the window ended early, or an empty tuple otherwise."""
     duration_s, planned_s = evidence.client.duration_s, evidence.planned_s
     if not 0 < duration_s < planned_s - WINDOW_TOLERANCE_S:
         return ()

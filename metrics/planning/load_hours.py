@@ -80,8 +80,8 @@ class LoadTimes:
         hours: the hours in the cluster's file; None for any time.
         until_s: the time by which all loads must end [s since the epoch]; None if there is no such
             time.
-        owner_hours: lists of hours that the cluster's owners set; a load may run only at a time
-            that is in every one of these lists.
+        owner_hours: hours that the cluster's owners set. If there are several entries, a load may
+            run only at a time that lies within all entries.
     """
 
     hours: LoadHours | None = None
@@ -119,7 +119,8 @@ class LoadTimes:
 
 
 def next_time(text: str, now_s: float) -> float:
-    """The next time of day or the date that a text states [s since the epoch].
+    """Convert a text with a time to a time [s since the epoch]. For a time of day, the result is
+    the next moment at which a clock shows this time.
 
     Args:
         text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00. The time

@@ -1,11 +1,12 @@
 """The network traffic, CPU time, Spark slots and disk space that a load needs.
 
-Network: a message needs more bytes on the network than its payload has. Records contain lengths and
-deltas, and batches, requests and responses have headers. Each follower and each consumer group also
-fetches the message. Sizes follow Kafka's protocol (https://kafka.apache.org/protocol.html): the
-generator sends produce requests of version 7, and followers of Kafka 3.9 and later send fetch
-requests of version 17 in incremental fetch sessions. Requests of other protocol versions differ by
-a few bytes. A test compares the model with the counters of real brokers.
+Network: a message needs more bytes on the network than its payload has. Each record contains
+lengths and deltas. Batches, requests and responses have headers. Each follower and each consumer
+group also fetches the message. Sizes follow Kafka's protocol
+(https://kafka.apache.org/protocol.html): the generator sends produce requests of version 7, and
+followers of Kafka 3.9 and later send fetch requests of version 17 in incremental fetch sessions.
+Requests of other protocol versions differ by a few bytes. A test compares the model with the
+counters of real brokers.
 
 CPU: a produce request needs a fixed CPU time, plus CPU time in proportion to its bytes, because the
 kernel copies the bytes. `make bench` measures the CPU time per request and the CPU time per byte
@@ -45,7 +46,8 @@ class Framing:
     Attributes:
         mtu_bytes: largest IP packet of the link [B]; 1,500 on Ethernet.
         link_bytes: bytes of the link layer for each packet [B]: 38 on Ethernet, including preamble,
-            checksum and gap; shapers and the counters of interfaces include only 14 of them.
+            checksum and gap; shapers and the counters of interfaces count only 14 of these 38
+            bytes.
         segments_per_ack: number of data segments per pure acknowledgement.
     """
 
@@ -348,8 +350,8 @@ class LogCleaning:
 
     @classmethod
     def of(cls, brokers: Iterable[Mapping[str, str | None]]) -> LogCleaning:
-        """The settings that are valid for all brokers. For each setting, the result has the value
-        of the broker that deletes records latest.
+        """The settings with which records are deleted latest: for each setting, the highest value
+        of any broker.
 
         Args:
             brokers: the properties of each broker; a missing property has Kafka's default.

@@ -1,18 +1,19 @@
 """The planted limit of a testbed: the limit that follows from its configured service times or
 rates.
 
-A test run on a testbed compares the limit that it measures with this planted limit, which is known.
+The planted limit is known. So a test on a testbed can measure the limit, and compare the measured
+limit with the planted limit.
 
 Request handlers: a testbed can let each request handler wait for a configured time (`stated`) in
-each produce request. The processing of a produce request by Kafka needs further time (`own`). Other
-requests, such as fetches of followers, occupy a share of the handlers (`others`). At r produce
-requests per second, `busy` is the number of a broker's handlers (`handlers`) that are busy:
+each produce request. Kafka needs further time (`own`) to process a produce request. Other requests,
+such as fetches of followers, occupy a share of the handlers (`others`). A broker has `handlers`
+request handlers. At r produce requests per second, the number of busy request handlers (`busy`) is
 
     busy = r x (stated + own) + others x handlers        [handlers]
 
-A broker is at its limit if `busy` / `handlers` = 1 - idle_min. A light load on the same brokers
-measures `own` and `others`. The formula requires that every request carries one full batch, so that
-a request has the same size and needs the same time at every load.
+A broker is at its limit if `busy` / `handlers` = 1 - idle_min. The values `own` and `others` are
+measured under a light load on the same brokers. The formula requires that every request carries one
+full batch, so that a request has the same size and needs the same time at every load.
 
 Disks and link: each record is written to the disk of its leader and to the disk of each follower.
 Each record is sent once on the link. If the disks are the limit, the highest number of producers is
@@ -51,7 +52,7 @@ class HandlerTime:
 
     Attributes:
         stated_ms: configured wait in each produce request [ms].
-        own_ms: time that a handler needs for each produce request in addition to the wait [ms].
+        own_ms: time [ms] that a handler needs for each produce request in addition to the wait.
         others: share of all handlers' time that other requests need [ratio].
         handlers: number of request handlers.
     """
@@ -89,7 +90,8 @@ def environment_of_handlers(
 def stated_handler_times(
     environment: Mapping[str, str], brokers: Iterable[int]
 ) -> dict[int, HandlerTime]:
-    """Broker id → handler time with the configured wait in each produce request (`stated_ms`).
+    """Broker id → handler time, in which `stated_ms` is the configured wait in each produce
+    request.
 
     The result is empty if a broker has no configured wait.
 
@@ -131,9 +133,9 @@ def complete_handler_times(
     `own_ms` and `others` are means over all brokers, because brokers on one machine have similar
     values. `own_ms` is the local time of a produce request (Kafka's LocalTimeMs) minus the
     configured wait `stated_ms`. Kafka rounds each local time to a whole millisecond, so the error
-    is small for waits of tens of milliseconds. `others` is the share of the handlers' time, 0 or
-    more, in which they are busy but not with produce requests. `others` is inexact at light loads,
-    because a waiting handler reports its idle time only every 0.3 s.
+    is small for waits of tens of milliseconds. `others` is the share of the handlers' time in which
+    they process requests other than produce requests; it is at least 0. `others` is inexact at
+    light loads, because a waiting handler reports its idle time only every 0.3 s.
 
     Args:
         stated: broker id → handler time with the configured wait.
@@ -149,8 +151,8 @@ def complete_handler_times(
 
 
 def _small_terms(stated: HandlerTime, window: BrokerWindow | None) -> tuple[float, float]:
-    """The time of a produce request without the configured wait [ms], and the share of the
-    handlers' time for other requests [ratio].
+    """Two values of a broker: the time of a produce request without the configured wait [ms]; the
+    share of the handlers' time that other requests need [ratio].
     """
     if window is None or window.handler_idle is None:
         raise ValueError("a broker does not report its handlers' idle fraction at a light load")

@@ -101,8 +101,8 @@ class MeasuredLimit:
             the traffic is not a mix.
         between_runs: standard deviation of the limit's logarithm from run to run; 0 if the limit
             does not vary.
-        lasts: remark on whether disks wrote the load at the limit as fast as brokers received it, a
-            sentence without a full stop; empty if no remark is needed.
+        lasts: a sentence without a full stop that states whether disks wrote the bytes as fast as
+            brokers received them, at the limit; empty if no remark is needed.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -158,8 +158,8 @@ class Demand:
         disk_gb: disk space of a broker for records [GB]; None without `retention_hours`.
         compression_ratio: size of records before compression divided by their size after
             compression [ratio].
-        zones: number of zones (racks) with equally many brokers; the cluster must carry the load if
-            one zone is lost; None if the cluster has no zones.
+        zones: number of zones (racks), which have equally many brokers; None if the cluster has no
+            zones. The cluster must also carry the load after the loss of one zone.
     """
 
     mb_per_s: float
@@ -223,8 +223,8 @@ class Demand:
             )
 
     def lost_of(self, brokers: int) -> int:
-        """The larger of two numbers of brokers, rounded up: the share `offline` of all brokers, and
-        the brokers of one zone. So many brokers may be offline at once.
+        """The number of brokers that may be offline at the same time. The result is the larger of
+        two numbers, rounded up: the share `offline` of all brokers, and the brokers of one zone.
         """
         share = max(self.offline, 1.0 / self.zones if self.zones else 0.0)
         return math.ceil(brokers * share - 1e-9)
@@ -255,7 +255,7 @@ class Provision:
     Attributes:
         brokers: number of brokers to buy, the highest number that any resource requires.
         binds_first: the resource that requires the highest number of brokers.
-        brokers_for_limit: number of brokers to buy if the plan used the limit, and not the lower
+        brokers_for_limit: number of brokers to buy if the plan used the limit instead of the lower
             end of the limit's 90 % range.
         limit_mb_per_s_per_broker: the limit of a broker at the demand's message size and
             replication factor [MB/s].
@@ -263,10 +263,10 @@ class Provision:
             [MB/s]; None if it equals the limit.
         plan_mb_per_s_per_broker: highest planned load of a broker, with all brokers up [MB/s].
         mb_per_s_per_broker: load of each broker at the full demand, with all brokers up [MB/s].
-        headroom: unused share of a broker's limit at the load `mb_per_s_per_broker`, computed from
-            the lower end of the limit if it is known [ratio].
-        headroom_offline: unused share of a broker's limit if `offline` brokers are offline and the
-            other brokers carry their load [ratio].
+        headroom: unused share of a broker's limit [ratio] at the load `mb_per_s_per_broker`. If the
+            lower end of the limit is known, the share is computed from this lower end.
+        headroom_offline: unused share of a broker's limit [ratio] if `offline` brokers are offline
+            and the remaining brokers carry the whole load.
         offline: number of brokers that may be offline, rounded up.
         needs: the number of brokers that each resource requires.
         assumptions: assumptions of the answer, one sentence for each assumption.

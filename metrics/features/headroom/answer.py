@@ -67,8 +67,8 @@ class Capacity:
         low, high: ends of the limit's 90 % interval, divided by the best estimate of the limit
             [ratio].
         counts: whether the answer depends on this resource.
-        bend: error that arises because the use is not an exact linear function of the load: half of
-            the 90 % interval of ln(answer), divided by ln(answer) [ratio].
+        bend: error that arises because the use is not an exact linear function of the load. The
+            error is half of the 90 % interval of ln(answer), divided by ln(answer) [ratio].
     """
 
     at_rest: float
@@ -164,8 +164,8 @@ Parts = Sequence[Mapping[int, Mapping[Key, ResourceLoad]]]
 
 
 def scatter_error(today: Today, parts: Parts, broker_id: int, key: Key) -> float:
-    """Half of the 90 % interval of a resource's use, from the scatter of the use between the parts
-    of the window and from the polling error.
+    """Half of the 90 % interval of a resource's use. The interval is computed from two errors: the
+    scatter of the use between the parts of the window, and the polling error.
     """
     seen = [part[broker_id][key].used for part in parts if key in part.get(broker_id, {})]
     found = 0.0

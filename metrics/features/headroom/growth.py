@@ -67,15 +67,15 @@ class Growth:
     Attributes:
         per_day: growth of the level [ratio per day].
         per_day_low, per_day_high: ends of the 90 % interval of `per_day`.
-        days: median time until the cluster is full, over all simulations [days]; None if this time
-            is longer than `days_ahead`.
+        days: time until the cluster is full [days], as the median over all simulations; None if
+            this time is longer than `days_ahead`.
         days_low, days_high: ends of the 90 % interval of `days` [days]; None for an end that is
             larger than `days_ahead`.
         peak: expected use in the busiest hour of the busiest weekday, divided by the mean use of
             all hours [ratio].
         history_days: length of the history [days].
-        days_tenth: 10th percentile of the time until the cluster is full, over all simulations
-            [days]; None if this time is longer than `days_ahead`.
+        days_tenth: time until the cluster is full [days], as the 10th percentile over all
+            simulations; None if this time is longer than `days_ahead`.
     """
 
     per_day: float

@@ -9,10 +9,10 @@ limit cannot show the constant part of the use, so this constant part has a prio
 0, and at most some hundredths of the use at the limit.
 
 If the metrics of production show how large a resource is, its use is stated as a share of the
-resource. The disk and the network also have a use as a rate [B/s], for which the limit of a run
-shows the capacity. If the use is a share, the resource is exhausted at a threshold from the goal or
-from `metrics.judging.nearness`. The use in production comes from one window, and the scatter of the
-use comes from shorter parts of this window.
+resource. The use of the disk and of the network is also stated as a rate [B/s]. The capacity for
+this rate is the rate at the limit of a run. If the use is a share, the resource is exhausted at a
+threshold from the goal or from `metrics.judging.nearness`. The use in production comes from one
+window, and the scatter of the use comes from shorter parts of this window.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ def _threads(window: BrokerWindow, limits: Indicators) -> Iterator[ResourceLoad]
 def _cpu(
     window: BrokerWindow, beside: Sequence[BrokerWindow], hosts: Sequence[HostWindow]
 ) -> Iterator[ResourceLoad]:
-    """The CPU use of the brokers. The use by other programs of the machine does not grow with the
-    traffic.
+    """The CPU use of the brokers. The CPU use of the machine's other programs is assumed not to
+    grow with the traffic.
     """
     shares = [each.cpu_process_share for each in beside]
     whole = max(

@@ -35,7 +35,7 @@ class Learned:
     Attributes:
         cluster: name of the cluster.
         at_s: time of the call [s since the epoch].
-        moment: the rate that a scale of 1 stands for: "peak", "mean" or "now".
+        moment: the rate at scale 1: "peak", "mean" or "now".
         parts: the parts of the mix, in descending order of bytes.
         lag_max_ms: the brokers' largest `replica.lag.time.max.ms` [ms]; None if unknown.
         facts: facts about the survey, such as the number of bytes that were read.
@@ -76,7 +76,9 @@ class Learned:
 
 
 def lost_by(parts: Sequence[Part]) -> list[str]:
-    """Sentences about properties of topics that the parts of the workload do not reproduce."""
+    """Sentences about properties that the topics have, but that the parts of the workload do not
+    reproduce.
+    """
     found: list[str] = []
     for part in parts:
         if len(part.topics) > 1:

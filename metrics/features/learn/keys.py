@@ -21,7 +21,8 @@ from metrics.traffic.payload import BATCH_HEADER_BYTES, MESSAGE_BYTES_MAX, Paylo
 
 
 def skew_of(part: Part, partitions: int) -> Figure | None:
-    """The exponent of Zipf's law that gives the busiest partition the observed share of records.
+    """The exponent of Zipf's law with which the busiest partition gets the observed share of
+    records.
 
     For several topics the result is the mean exponent, weighted by the records of each topic. The
     result is None if every topic's records are spread evenly over its partitions.
@@ -93,8 +94,8 @@ class LearnedPart:
 
     Attributes:
         producers: number of producers at scale 1.
-        keys: path of a configuration key with dots → the value of the key with its source. The map
-            has all keys of a workload except the keys of `trial`.
+        keys: path of a configuration key, such as `producer.linger_ms` → value of this key, with
+            the source of the value. The map has all keys of a workload except the keys of `trial`.
         measure_s: minimum length of the window in which each producer offers enough records [s].
     """
 

@@ -188,14 +188,16 @@ class BatchTally:
         batches, records, offsets, size_bytes: sums over all batches except transaction markers.
         batch_records: number of records → number of batches with this many records.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
-        wide_ms: estimated sum of the times for which batches with n > 1 records were open if
-            records arrive at random: time between the first and the latest record × n/(n - 1) [ms].
+        wide_ms: estimated time for which batches with several records were open [ms], summed over
+            these batches. Records are assumed to arrive at random, so the estimate for a batch of n
+            records is the time between the first and the latest record × n/(n - 1).
         last_ms: time of the latest record [ms since the epoch].
-        followers: number of records that are not the first one in their batch, without batches that
-            have the broker's append times.
-        spans: time between the first and the latest record [ms] → number of batches with several
-            records that have this time.
-        idempotent, transactional: number of batches of such producers.
+        followers: number of records that follow the first record of their batch. Batches with
+            append times of the broker are left out.
+        spans: time between the first and the latest record of a batch [ms] → number of batches with
+            this time. Only batches with several records count.
+        idempotent, transactional: number of batches of idempotent producers, and number of batches
+            of transactional producers.
         append_times: number of batches with append times of the broker (LogAppendTime).
         older: number of message sets with a format older than v2.
         producers: producer id → tally of its batches.
@@ -416,9 +418,9 @@ class TopicSeen:
         """The highest share that equal partitions have by chance, divided by the mean share
         [ratio].
 
-        A producer fills a partition with `batch.size` bytes before it chooses the next one
-        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. With P
-        partitions, the largest of these P numbers exceeds the mean of all P numbers by about
+        A producer writes `batch.size` bytes to a partition, and then chooses the next partition
+        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. A
+        topic with P partitions has P such numbers. The largest number exceeds the mean by about
         sqrt(2 ln P) standard deviations.
         """
         today, batches = self.curve.today, self.batches

@@ -93,8 +93,8 @@ class Noise:
 
     Attributes:
         cv: standard deviation from night to night, divided by the mean [ratio].
-        weight: weight of the assumed noise against the measured spread, as an equivalent number of
-            nights [nights].
+        weight: number of nights whose measured spread would have the same weight as the assumed
+            noise [nights].
     """
 
     cv: Annotated[float, Number(0, 2, above=True)] = BETWEEN_NIGHTS_SD
@@ -158,8 +158,9 @@ class NightComparison:
 
     Attributes:
         tonight: tonight's measurement.
-        effect: tonight's value divided by the mean value of the earlier nights, for a value of
-            which more is better; None without history.
+        effect: tonight's value divided by the mean value of the earlier nights; None without
+            history. The value is the figure if a higher figure is better, and otherwise the
+            reciprocal of the figure.
         before: the newest earlier night with which tonight is compared; None without history.
         nights: the names of the earlier nights with which tonight is compared, oldest first.
         left_out: the earlier nights with which tonight is not compared, grouped by reason.
@@ -197,8 +198,8 @@ class NightComparison:
         """The changes that an upgrade of Kafka does not explain; all changes if there is no
         upgrade.
 
-        An upgrade explains new versions, and facts and properties that exist only before or only
-        after the upgrade.
+        An upgrade explains new versions. An upgrade also explains a fact or a property that exists
+        only before the upgrade, or only after the upgrade.
         """
         if self.upgrade is None:
             return self.changes
@@ -320,8 +321,9 @@ def merit_of(row: CaseRow) -> float:
 def compare_merits(
     merits: Sequence[float], are_usual: Sequence[bool], noise: Noise, rule: NightRule, cases: int
 ) -> tuple[Effect | None, tuple[float, int] | None]:
-    """The effect of tonight, and the slow loss as (mean loss [share], index in `merits` of the
-    first night with the loss). None stands for no history or no slow loss.
+    """Two values: the effect of tonight, and the slow loss as (mean loss [share], index in `merits`
+    of the first night with the loss). The effect is None if there is no history; the slow loss is
+    None if no slow loss was found.
 
     Args:
         merits: values of one case in all comparable nights, oldest first and tonight last. Each
@@ -443,8 +445,8 @@ def _interval(effect: Effect) -> str:
 
 
 def _cause(compared: NightComparison) -> list[str]:
-    """Clauses on the likely cause of a change: the differences between the brokers, and the
-    limiting resource of both nights.
+    """Clauses on the likely cause of a change: the changes of the brokers since the earlier night,
+    and the limiting resource of each of the two nights.
     """
     before, row = compared.before, compared.tonight
     changed = [f"{each.name} was {each.before}, is {each.after}" for each in compared.own_changes]

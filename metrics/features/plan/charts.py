@@ -25,7 +25,7 @@ _WIDTH, _HEIGHT = 240, 220  # [px]
 
 
 def answer_table(answer: Provision, demand: Demand) -> NotebookOutput:
-    """A table of the answer. The assumptions follow as sentences."""
+    """A table of the answer. The assumptions of the answer follow below the table, as sentences."""
     rows = provision_rows(answer, demand)
     return NotebookOutput(table_html(("what", "value"), rows, "; ".join(answer.assumptions)))
 

@@ -55,7 +55,7 @@ class Allowance:
         return self.limit.conservative_mb_per_s * 1e6 * weighted(self.limit, _log_bytes)
 
     def copied_mb_per_s(self, copies: Callable[[TrafficShare], float]) -> float:
-        """The allowed rate of bytes, counting each record of a part `copies(part)` times [MB/s]."""
+        """The allowed rate of bytes [MB/s]. Each record of a part counts `copies(part)` times."""
         each_byte = weighted(self.limit, lambda each: _log_bytes(each) * copies(each))
         return self.limit.conservative_mb_per_s * self.safety * each_byte
 
@@ -136,9 +136,9 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
 def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float) -> str:
     """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
 
-    Two rules record the headroom of each broker, which is the broker's limit divided by its
-    traffic: one by the request handlers, one by the received bytes. An alert fires if the lower of
-    these two headrooms is below `times_least`.
+    The headroom of a broker is the broker's limit divided by its traffic. Two rules record this
+    headroom: one rule computes it from the request handlers, and the other rule computes it from
+    the received bytes. An alert fires if the lower headroom of a broker is below `times_least`.
 
     Args:
         idle_min: idle fraction of the request handlers at the limit [ratio].

@@ -90,8 +90,8 @@ class Recommendation:
             lowest p99 latency; `both` means the lowest p99 latency among cases whose result is near
             the highest result.
         best: the best case.
-        alike: settings of each other case whose figure does not differ significantly from the
-            figure of the best case; empty unless the aim is `throughput`.
+        alike: settings of the cases whose figures do not differ significantly from the figure of
+            the best case, without the best case itself; empty unless the aim is `throughput`.
     """
 
     aim: str
@@ -185,10 +185,9 @@ class Claim:
     Attributes:
         source: name of the study, such as "Heroku 2016".
         says: the claim, as a clause without a full stop.
-        of: settings of the case that the claim is about: full path of a key → value, or the name of
-            the case under the key "case".
-        against: settings of the reference case: full path of a key → value, or the name of the case
-            under the key "case".
+        of: settings of the case that the claim is about (full path of a key → value). A case with a
+            name has only the key "case", with this name as the value.
+        against: settings of the reference case, in the same form as `of`.
         change: the claimed change: "less", "more", or "same" for a difference of at most 10 %.
         by: the published size of the change [share]; null if the study states no figure.
         reading: the compared reading, such as "p99_ms"; empty for the figure of the sweep.
@@ -234,7 +233,8 @@ def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
 
     The verdict is `agrees` if the whole interval of the effect lies in the claimed range and
     contains the size of the change that the claim states, if any. The verdict is `differs` if the
-    interval of the effect lies entirely outside the claimed range, or does not contain this size.
+    interval of the effect lies entirely outside the claimed range, or does not contain the size of
+    the change that the claim states.
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):
