@@ -34,9 +34,9 @@ and another limit from this trial on, where the limits differ by at least `LEAST
 `search.posterior`, the limit during each trial is the true limit times a random factor, whose
 spread (the noise) is unknown. A single utilization may be an outlier, and a single verdict may be
 wrong by chance, so one trial that differs from all other trials is not a change. The model has a
-fine grid of limits, a coarse grid of the noise, and a coarse grid of the gain of the curve of
-utilization against load. The probability of each of the two hypotheses is the sum over all limits,
-noises and gains of these grids.
+fine grid of limits, a coarse grid of the noise, and a coarse grid of the gain. The gain belongs to
+the curve of utilization against load. The probability of each of the two hypotheses is the sum over
+all limits, noises and gains of these grids.
 
 The first trials of a search are far from the limit, and the form of the curve of utilization
 against load is unknown. If a trial far from the limit does not fit the curve, either the limit
@@ -139,8 +139,8 @@ def _plus(sums: Sequence[float], weight: float, row: Sequence[float]) -> list[fl
 
 
 def _split_at(splits: Sequence[float], share: float) -> int:
-    """The first position p such that the change began at p or earlier with at least this
-    probability.
+    """The first position up to which `splits` sum to at least `share` of their total. `splits` has,
+    for each position, the weight of a change that begins there.
     """
     total, found = sum(splits), 0.0
     for split, weight in enumerate(splits):
@@ -151,8 +151,8 @@ def _split_at(splits: Sequence[float], share: float) -> int:
 
 
 def _grid(trials: Sequence[TrialEvidence], curve: Curve) -> list[float]:
-    """A grid of values of ln limit, from below the lowest limit of any trial to above the highest
-    one.
+    """A grid of values of ln limit. The grid covers the limits that the trials show, with a margin
+    at both ends.
     """
     centers = [one.load if one.met is None else one.met - curve.gain * one.slope for one in trials]
     near = sorted(centers)
@@ -280,8 +280,8 @@ class CheckedHistory:
 
     Attributes:
         start: position of the first trial after the last change.
-        plain: number of trials at the beginning of the history among which repeats that checked the
-            limit also count as trials of the search.
+        plain: number of trials at the beginning of the history that all count as trials of the
+            search, even if they repeated a load to check the limit.
         changes: the changes, oldest first.
         found: the most probable change of the limit in the trials from `start` on; None if no
             repeat has checked the limit since `start`.
@@ -309,8 +309,7 @@ class Checking:
         searcher: finds the limit from the trials, without the repeats that only check the limit.
         guide: converts readings to distances from the limit.
         words: the unit of a load in words.
-        is_first: False if the searcher of another goal requests the first repeat of an early load
-            that checks the limit.
+        is_first: False if the searcher of another goal requests the first closing trial.
         answer: the trials and the result of a search that has ended; None for a search that has not
             ended.
     """
@@ -353,7 +352,7 @@ class Checking:
         return Measure(load, reason, checks=True)
 
     def unchecked(self, history: Sequence[Observation], why: str) -> Decision:
-        """The decision if no further repeat of a load is possible to check the limit.
+        """The decision if the limit cannot be checked, because no load can be repeated any more.
 
         Args:
             history: all trials, oldest first.
@@ -473,9 +472,10 @@ class Checking:
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The minimum probability at which a change of the limit is accepted.
 
-        The minimum probability is higher if trials near the limit and at the repeated load show
-        equal limits before and after the change. A change that only trials far from the limit show
-        is doubtful, because a curve of another form can also explain such trials.
+        The minimum probability is higher if the limits before and after the change are equal
+        according to the trials near the limit, and according to the trials at the repeated load. A
+        change that only trials far from the limit show is doubtful, because a curve of another form
+        can also explain such trials.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -489,9 +489,9 @@ class Checking:
         return LIKELY if known else BY_THEMSELVES
 
     def _apart(self, trials: Sequence[Observation], checks: int) -> float | None:
-        """The difference between the limit that the repeats of a load show and the limit that the
-        early trials of this load show [ln]; None if the repeats or the early trials have no usable
-        utilization.
+        """The difference [ln] between two limits: the limit that the repeats of a load show, and
+        the limit that the early trials of this load show. None if the repeats or the early trials
+        have no usable utilization.
         """
         load = trials[-1].load
         shown = [
@@ -501,8 +501,9 @@ class Checking:
         return _difference(shown[:-checks], shown[-checks:])
 
     def _limits_shown(self, trials: Sequence[Observation]) -> list[tuple[float, float] | None]:
-        """For each trial, the pair (ln of the limit that the trial's utilization shows, ln of
-        (utilization / utilization at the limit)); None for a trial without a usable utilization.
+        """For each trial, a pair of logarithms; None for a trial without a usable utilization. The
+        first value is ln of the limit that the trial's utilization shows. The second value is ln of
+        (utilization / utilization at the limit).
         """
         curve = self._guide.curve_by_overloads(trials)
         return [
@@ -560,13 +561,13 @@ class Checking:
 
 
 def _valid(trials: Iterable[Observation]) -> list[Observation]:
-    """The trials that are not INVALID and not windows of holds (loads that confirm a limit)."""
+    """The valid trials, without windows of holds (long loads that confirm a limit)."""
     return [each for each in trials if each.verdict is not Verdict.INVALID and not each.held]
 
 
 def _confirms_newer_overload(trials: Sequence[Observation], checks: int) -> bool:
-    """True if repeats confirm an overload that was measured after the highest sustained load below
-    it.
+    """True if repeats confirm an overload, and this overload was measured after the highest
+    sustained load below the overload.
 
     Args:
         trials: valid trials, oldest first.

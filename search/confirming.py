@@ -145,8 +145,8 @@ class SplitHistory:
     Attributes:
         searched: the trials of the present search.
         failed: the failed holds at limits of this goal, oldest first.
-        last: the latest hold that has not failed, if it is newer than all holds in `failed`; None
-            if there is no such hold.
+        last: the latest hold that has not failed; None if there is no such hold. A hold that is
+            older than a hold in `failed` does not count.
         is_under_way: True if the history ends with a window of the hold in `last`.
     """
 

@@ -73,10 +73,12 @@ class Progress:
         planned: number of slices of the whole trial.
         means: indicator → its utilization in each slice so far (1 is the threshold). The verdict
             follows from the mean utilization over all slices of the trial.
-        shares: indicator → (one value for each slice so far, True if the slice is overloaded; share
-            of overloaded slices above which the whole trial is overloaded [ratio]).
-        stocks: indicator → amount that waits at the end of each slice so far, such as a number of
-            records, divided by the amount that may wait at the end of the trial [ratio].
+        shares: indicator → pair of values. The first value has, for each slice so far, True if the
+            slice is overloaded. The second value is a limit [ratio]: the whole trial is overloaded
+            if the share of overloaded slices is above this limit.
+        stocks: indicator → one ratio for each slice so far. The ratio is the amount that waits at
+            the end of the slice, such as a number of records, divided by the amount that may wait
+            at the end of the trial.
         known_at_end: True if an indicator is known only after the trial; the trial then cannot end
             early as SUSTAINED.
     """
@@ -96,8 +98,8 @@ class StopRule:
         error_rate: probability that the early verdict differs from the verdict of the whole trial.
         first: number of slices before the first check; at least `FEWEST`.
         every: number of slices between checks.
-        sustained_from: share of the trial that must pass before the trial can end as SUSTAINED,
-            because some indicators react late [ratio].
+        sustained_from: earliest time at which the trial can end as SUSTAINED, as a share of the
+            whole trial [ratio]. The trial must last so long, because some indicators react late.
     """
 
     error_rate: float = 0.01
@@ -122,7 +124,7 @@ class StopRule:
         return Verdict.SUSTAINED if is_sustained else None
 
     def has_lasted(self, span: Progress) -> bool:
-        """True if the slices of a time span that is over show an overload that lasted.
+        """True if an overload lasted during a past time span, according to the slices of the span.
 
         An indicator in `shares` counts as overloaded only if more than half of its slices are
         overloaded, even if the indicator's own limit is below one half.

@@ -140,8 +140,8 @@ def readings(
 
 
 def delivered_readings(history: Iterable[Observation], signals: Signals) -> list[LoadEquation]:
-    """The equation for the limit that follows from the share of the load that brokers acknowledged,
-    for each overloaded trial in which this share shows the limit.
+    """One equation for the limit from each overloaded trial whose acknowledged share shows the
+    limit. The acknowledged share is the share of the load that brokers acknowledged.
     """
     found = []
     for seen in history:

@@ -146,7 +146,7 @@ class SimulatedBrokers:
     curve_power: float
 
     def capacity(self, message_bytes: int) -> float:
-        """The limit at a message size, without scatter [producers]."""
+        """The limit [producers] at a message size, without scatter."""
         rate = self.line.rate
         batches_s = self.per_batch_s * rate.batches(message_bytes)
         return self.line.brokers / (batches_s + self.per_byte_s * rate.bytes(message_bytes))

@@ -1,4 +1,6 @@
-"""The guide of a search, which estimates the limit and finds verdicts that contradict it."""
+"""The guide of a search. The guide estimates the limit, and finds verdicts that contradict the
+estimate.
+"""
 
 from __future__ import annotations
 
@@ -240,8 +242,8 @@ class Guide:
         return replace(curve, at_limit=usual, at_limit_spread=CEILING_SPREAD)
 
     def bounded_estimate(self, trials: Trials) -> Estimate | None:
-        """The estimate of the limit under the condition that the limit is below the lowest load
-        that brokers acknowledged without idle time (see `bound`).
+        """The estimate of the limit under the condition that the limit is below an upper bound. The
+        upper bound is `bound`, or slightly above the highest sustained load if `bound` is lower.
         """
         estimate, bound = self.estimate(trials), self.bound(trials)
         if estimate is None or bound is None:

@@ -172,8 +172,8 @@ def _closing(bracket: Bracket, limit: float, resolution: float) -> tuple[Aim, fl
 
 def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
     """A load below `wish` that is almost certainly sustained; `wish` if there is no such load. The
-    lower load is needed if an overload at `wish` would use up the allowance of additional trials
-    before any load is sustained.
+    lower load is needed if no load was sustained yet, and an overload at `wish` would use up the
+    allowance of additional trials.
     """
     back = max(LIGHT, ASSURED * min(estimate.spread, 0.5))
     load = math.floor(estimate.load * math.exp(-back))
@@ -181,7 +181,7 @@ def bound_from_below(wish: Aim, estimate: Estimate) -> Aim:
 
 
 class Shadow:
-    """Counts how many more trials than plain bisection a search may need in the worst case.
+    """Counts the additional trials of a search in the worst case, compared with plain bisection.
 
     Args:
         bisection: plain bisection with the bounds and the resolution of the search.
@@ -423,8 +423,8 @@ class Guided:
         return wish
 
     def _affordable(self, used: int, bracket: Bracket, wish: int, fallback: int) -> int:
-        """The load nearest to `wish` that needs no more additional trials than allowed, whatever
-        its verdict is.
+        """The load nearest to `wish` at which the search stays within its allowance of additional
+        trials, both after a SUSTAINED verdict and after an OVERLOADED verdict.
 
         Until a load is overloaded, the next load of plain bisection can be many times the limit of
         the brokers. So if loads were sustained and no load was overloaded, the result is at most
@@ -459,7 +459,7 @@ def _inside(bracket: Bracket, load: float) -> int:
 
 
 def _trials_counted(trials: Trials) -> int:
-    """The number of trials that is compared with the number of trials of plain bisection.
+    """The number of trials of a search, for the comparison with plain bisection.
 
     If the trials of a load contradict each other, they count as one trial, because the cluster and
     not the guide caused the contradiction. Trials between a wrong verdict and its correction do not

@@ -238,8 +238,8 @@ class Limits:
         return replace(step, load=most, reason=reason)
 
     def _end_below(self, ceiling: Ceiling, bracket: Bracket) -> GaveUp:
-        """The end of a search that tries no further load below `ceiling`, which is the lowest load
-        that could not be measured.
+        """The end of a search, because the search tries no further load below `ceiling`. `ceiling`
+        is the lowest load that could not be measured.
         """
         cause = ceiling.cause or "its trials were INVALID"
         if ceiling.offered_share is not None:

@@ -167,8 +167,8 @@ def fit(
 
 
 def _load_of_one(rate: ProducerRate, message_bytes: int, bend: float) -> float:
-    """Rate of bytes without batches that would cost the brokers as much as one producer [B/s]. A
-    batch costs as much as `bend` bytes.
+    """The cost of one producer to the brokers, expressed as a rate of bytes [B/s]. A batch costs as
+    much as `bend` bytes.
     """
     return rate.batches(message_bytes) * bend + rate.bytes(message_bytes)
 
@@ -226,8 +226,9 @@ class Line:
         before: cost of the run before the first trial of the line.
         hint: reading of a warm-up load at the size that is measured first; None if there is no such
             reading.
-        bound: function that returns, for a message size [B], the highest load that the run's guards
-            allow now and the name of the guard; None if the run has no guards.
+        bound: function of a message size [B]; None if the run has no guards. The function returns
+            the highest load that the run's guards allow now, and the name of the guard that sets
+            this load.
         check_for_change: True if a closing trial, which repeats an early load, checks the limits
             for a change, see `search.closing`.
     """
@@ -279,8 +280,7 @@ class Line:
             finished: all finished points.
             allowance: highest number of trials in addition to the trials of plain bisection, see
                 `search.guided.Guided`.
-            is_first: False if the searcher of another goal requests the first repeat of an early
-                load that checks the limit for a change.
+            is_first: False if the searcher of another goal requests the first closing trial.
         """
         guide = self.guide_for(message_bytes, finished)
         limits = self._limits_at(message_bytes)

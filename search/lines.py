@@ -1,8 +1,8 @@
 """The measurement of boundary lines for one or several goals, one message size after the other.
 
 In each step, the searchers make a decision and a measurer carries it out. Several goals share all
-trials, and each trial is judged by every goal. A search for a single goal runs the loop for several
-goals with a single searcher.
+trials, and each trial is judged by every goal. A search for a single goal uses the same loop, with
+a single searcher.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def next_trial(
 
     The next trial is a window of a hold (a long load that confirms a limit) if such a hold has
     begun. If no hold has begun, loads of searches are first, new holds are second, and closing
-    trials (repeats of an early load that check a limit) are last. Among several trials of one of
-    these kinds, the trial with the lowest load is first.
+    trials (repeats of an early load that check a limit) are last. If several trials of the same
+    kind are possible, the trial with the lowest load is first.
     """
     decisions = {name: one.decide(histories[name]) for name, one in searchers.items()}
     wishes = [
@@ -90,7 +90,7 @@ def run_goals(
 ) -> dict[str, SearchEnd]:
     """Search until the search of every goal has ended. Each trial counts for all goals.
 
-    A search that has ended decides again if a trial for another goal contradicts its result.
+    If a trial for another goal contradicts the result of an ended search, this search continues.
 
     Args:
         searchers: the searcher of each goal, by the goal's name.
@@ -232,8 +232,8 @@ def run_lines(
             of the message sizes.
         measurer_for: returns the measurer of a message size [B].
         on_step: as in `run_goals`.
-        finished: finished points of each goal, in the order in which they were measured, if a run
-            is resumed; None for a new run.
+        finished: for a resumed run, the finished points of each goal, in the order of their
+            measurement; None for a new run.
         begun: trials already made at the next size, or at the size that is being checked.
         on_point: function that is called for each goal with the name of the goal and its finished
             point. The function is called when the searches of all goals at a message size have

@@ -39,7 +39,8 @@ class Interval:
 class LoadWords:
     """The unit of a load in words.
 
-    `many` is the plural, and `one` is the singular if it is different.
+    `many` is the plural of the unit. `one` is the singular, if the singular differs from the
+    plural.
     """
 
     many: str

@@ -5,7 +5,7 @@ During each trial, the limit is the true limit times a random factor. The spread
 factor is unknown and is called the noise. The utilization in a trial gives an equation for the
 limit during this trial, as in `search.estimate`. The verdict of a trial shows whether the limit
 during this trial is above or below the load. If brokers had almost no idle time in an overload, the
-trial gives no equation for the limit, but only an upper bound: the load divided by
+trial gives only an upper bound of the limit. The upper bound is the load divided by
 `SATURATED_UTILIZATION` ^ gain. With a small probability, the reading of a utilization is an outlier
 (a *stray*), or a verdict is wrong by chance (a *fluke*).
 
@@ -64,7 +64,8 @@ class TrialEvidence:
         slope: ln(utilization / utilization at the limit).
         error: standard deviation of `met`, or of the bound if `met` is None [ln]. The scatter of
             the limit from trial to trial is not included.
-        by_curve: True if `met` and `slope` show the limit by the utilization in the trial.
+        by_curve: True if `met` and `slope` are computed from the utilization in the trial, and show
+            the limit.
     """
 
     load: float
@@ -162,7 +163,7 @@ class Posterior:
         return self.below(bracket.overloaded) - self.below(bracket.sustained)
 
     def quantile(self, share: float) -> float:
-        """The load such that the limit is below this load with the probability `share`."""
+        """A quantile of the limit: the limit is below this load with the probability `share`."""
         total = 0.0
         for number, weight in enumerate(self.weights):
             if weight > 0.0 and total + weight >= share:
@@ -283,8 +284,8 @@ def _side(trial: TrialEvidence, noise: float, gain: float) -> Side:
     """The evidence of a verdict: whether the limit during the trial is above or below the load.
 
     The limit during a trial differs from the true limit by a random factor with the standard
-    deviation `noise`. If the trial has an equation, the equation shows the limit during the trial
-    with the standard deviation `trial.error`.
+    deviation `noise`. If the trial has an equation, the equation shows the limit during the trial.
+    The error of the equation has the standard deviation `trial.error`.
     """
     sign, total = (1.0 if trial.is_sustained else -1.0), math.hypot(noise, trial.error)
     if trial.met is None:
@@ -357,7 +358,7 @@ class _Sums:
         This is the innermost loop of the search, so it avoids function calls.
 
         Args:
-            end: error of the utilization at the limit, which all equations share.
+            end: error of the utilization at the limit. All equations share this error.
             row: ln of the odds of each gain.
         """
         weight, met, slope, logs = self._weight, self._met, self._slope, self._logs
@@ -417,8 +418,8 @@ class _Readings:
 def _normals(
     read: Sequence[TrialEvidence], noise: float, row: Sequence[float], curve: Curve
 ) -> Iterator[tuple[_Normal, ...]]:
-    """For each of `GAINS`, the distributions of the limit: one without an outlier, and one for each
-    reading under the assumption that this reading is an outlier.
+    """For each of `GAINS`, several distributions of the limit. One distribution assumes no outlier.
+    For each reading, a further distribution assumes that this reading is an outlier.
     """
     strays = range(len(read)) if len(read) > 1 else ()
     groups = [_Readings(read, noise, stray) for stray in (None, *strays)]
@@ -443,12 +444,14 @@ class _Layer:
 
     @property
     def best(self) -> float:
-        """The logarithm of the highest probability of a distribution, including verdicts."""
+        """The logarithm of the probability of the evidence, including verdicts, for the most
+        probable distribution.
+        """
         return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
-        """The normal distributions of the limit whose probability is not negligible. A probability
-        is compared with `best`, the highest logarithm of a probability in all layers.
+        """The normal distributions of the limit, without distributions of negligible probability. A
+        probability is compared with `best`, the highest logarithm of a probability in all layers.
         """
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
         kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
@@ -525,8 +528,8 @@ def _core(found: Posterior) -> tuple[float, float]:
 def _verdict(away: float) -> float:
     """The probability of a verdict, including the probability that the verdict is wrong by chance.
 
-    `away` is the distance of the limit from the load, on the side of the verdict [standard
-    deviations].
+    `away` is the distance [standard deviations] of the limit from the load. The distance is
+    positive if the verdict is right.
     """
     return _EITHER_WAY + _SHOWN * math.erfc(-away / _ROOT_2)
 

@@ -93,7 +93,7 @@ class Signals:
         If the limiting resource has no indicator in `smooth`, the acknowledged load is
         approximately the limit. If an indicator in `smooth` is above its threshold, the
         acknowledged load is only an upper bound of the limit. If requests wait, they become larger,
-        so brokers can acknowledge several times the load of the limit.
+        so the load that brokers acknowledge can be several times the limit.
         """
         share, used = self._achieved(seen), self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or share > self.achieved_min:

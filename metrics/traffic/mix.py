@@ -49,7 +49,7 @@ def mix_of(parts: Sequence[TrafficPattern]) -> TrafficPattern:
 
 
 def mean_message_bytes(parts: Sequence[TrafficPattern]) -> int:
-    """Mean message size over all parts, weighted by their rates [B]."""
+    """Mean message size [B] over all parts, weighted by the rates of the parts."""
     records_per_s = sum(each.records_per_s for each in parts)
     return max(1, round(1e6 * sum(each.mb_per_s for each in parts) / records_per_s))
 

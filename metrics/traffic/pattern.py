@@ -35,7 +35,7 @@ class TopicOptions:
     Attributes:
         count: number of topics. All topics have equal options. Each producer writes to one topic;
             topics are assigned to producers in turn. Each consumer group reads all topics.
-        partitions_per_broker: number of partitions of each topic that each broker leads.
+        partitions_per_broker: for each topic, the number of its partitions that each broker leads.
         replication_factor: number of replicas of a partition, including the leader.
         config: topic properties with Kafka's names. The default of `retention.bytes` is 1 GiB.
     """

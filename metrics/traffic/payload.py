@@ -85,7 +85,9 @@ def _rounded(size: float) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _scale(sizes: Sizes, mean_bytes: int) -> float:
-    """The factor for relative sizes such that the rounded sizes have the given mean."""
+    """The factor by which relative sizes are multiplied, so that the rounded sizes have the given
+    mean.
+    """
     relative = [sizes._relative((i + 0.5) / _GRID) for i in range(_GRID)]
     scale = mean_bytes * _GRID / sum(relative)
     for _ in range(_ROUNDS):

@@ -54,8 +54,8 @@ class RateProfile:
 
     @cached_property
     def _passed(self) -> list[float]:
-        """For each point, the integral of the share from the start to the point [s of the full
-        rate].
+        """For each point, the integral of the share over the time from the start to the point [s of
+        the full rate].
         """
         areas = (
             (later - earlier) * (first + second) / 2
@@ -64,7 +64,7 @@ class RateProfile:
         return [0.0, *itertools.accumulate(areas)]
 
     def passed_s(self, time_s: float) -> float:
-        """Integral of the share from 0 to `time_s` [s of the full rate].
+        """Integral of the share over the time from 0 to `time_s` [s of the full rate].
 
         Before the start, the share is constant and equal to the share of the first point.
         """
@@ -79,9 +79,7 @@ class RateProfile:
         return cycles * self._passed[-1] + self._passed[index] + inside
 
     def time_s(self, passed_s: float) -> float:
-        """The first time at which the integral of the share of the full rate reaches `passed_s`
-        [s].
-        """
+        """The first time [s] at which the integral of the share over time reaches `passed_s`."""
         first = self.points[0][1]
         if passed_s <= 0:
             return passed_s / first if first else 0.0

@@ -277,7 +277,7 @@ class ProducerShares:
         return cls(min(shares)[0], max(shares)[0], worst, parts)
 
     def plus(self, other: ProducerShares) -> ProducerShares:
-        """The sum of the shares of two tasks: the shares of the producers of both."""
+        """The shares of all producers of two tasks."""
         if self.lowest is None or other.lowest is None:
             return other if self.lowest is None else self
         assert self.highest is not None and other.highest is not None, "lowest without highest"
@@ -306,7 +306,7 @@ class ProducerSpan:
     """The range of the achieved shares of all producers.
 
     Attributes:
-        min: the lowest share of any producer [ratio]; a share is the number of records acknowledged
+        min: the lowest share of any producer [ratio]. A share is the number of records acknowledged
             in the window, divided by the number of records due in the window.
         p50: the median share of the producers [ratio].
         max: the highest share of any producer [ratio].

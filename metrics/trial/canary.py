@@ -133,11 +133,11 @@ class CanaryReading:
 
     Attributes:
         broker_id: id of the broker.
-        p99_ms: 99th percentile of the time to the acknowledgement of the most recent records; NaN
-            if no record was acknowledged.
+        p99_ms: 99th percentile of the time from the send to the acknowledgement, for the most
+            recent records; NaN if no record was acknowledged.
         at_rest_p99_ms: like `p99_ms`, for records before the run.
         failed_share: share of the most recent records that failed [ratio].
-        at_rest_failed_share: share of the records before the run that failed [ratio].
+        at_rest_failed_share: like `failed_share`, for records before the run [ratio].
     """
 
     broker_id: int
@@ -163,8 +163,8 @@ class CanaryReading:
 
     @property
     def words(self) -> str:
-        """A sentence about the failures of the broker's clients or, if none fail, about their
-        waits.
+        """A sentence about the failures of the broker's clients. If no client fails, the sentence
+        is about the waits of the clients.
         """
         if self.fails:
             return (

@@ -49,10 +49,11 @@ class ProducerAccounts:
         acked: records acknowledged.
         failed: records that ended in an error, by the name of Kafka's error. A producer without
             failed records has no entry.
-        retried: records sent again, counted each time. A producer without records sent again has no
+        retried: records sent again, counted each time. A producer that sent no record again has no
             entry.
-        duplicates: highest possible number of records in the logs in addition to the acknowledged
-            records and the failed records. A producer without duplicates has no entry.
+        duplicates: highest possible number of duplicates in the logs. A duplicate is a record
+            beyond the acknowledged records and the failed records. A producer without duplicates
+            has no entry.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -107,9 +108,8 @@ class Counts:
         retried_by_partition: partition → records sent again over the whole trial, counted each
             time.
         retry_errors: name of Kafka's error → records that were sent again because of this error.
-        duplicates_by_partition: partition → highest possible number of records in its log beyond
-            the acknowledged and the failed records; such duplicates exist if an answer was lost and
-            the records were sent again.
+        duplicates_by_partition: partition → highest possible number of duplicates in the
+            partition's log. Duplicates exist if an answer was lost and the records were sent again.
         by_producer: the counts of each producer over the whole trial.
         by_broker: broker id → the counts for this broker; empty if a client library does not report
             them.
@@ -118,9 +118,9 @@ class Counts:
         transactions_committed: transactions whose commit was answered inside the window.
         transactions_aborted: transactions aborted over the whole trial, including transactions
             still open at the end of the drain.
-        aborted_records: acknowledged records of aborted transactions over the whole trial, which
-            consumers of committed records do not read.
-        commit_s: time that the commits inside the window took, summed over producers [s]; a commit
+        aborted_records: acknowledged records of the transactions that were aborted over the whole
+            trial. Consumers of committed records do not read these records.
+        commit_s: time [s] that the commits inside the window took, summed over producers. A commit
             waits for the answers to all batches of its transaction, and then for the answer to the
             commit request.
         transaction_log_records: records of our transactions in the brokers' own log of transactions
@@ -129,7 +129,7 @@ class Counts:
         loop_busy: highest busy share of any task's event loop in the window [ratio].
         last_acked_s: time from the window's start to the last acknowledgement [s]; None without
             acknowledged records.
-        cpu_s: CPU time of all tasks with producers inside the window [CPU-s].
+        cpu_s: CPU time [CPU-s] that all tasks with producers used inside the window.
         compression_ratio: size of a batch's records before compression divided by their size after
             compression, measured before the trial [ratio]; None if no task took part.
     """
@@ -395,8 +395,8 @@ class ClientWindow:
         end_s: end of the measured window.
         counts: counts of the producers.
         latency: time from the intended send to the acknowledgement.
-        lateness_p99_ms: 99th percentile of the delay from the intended to the actual send, without
-            sends that a broker blocked; NaN without sends.
+        lateness_p99_ms: 99th percentile of the delay from the intended to the actual send; NaN
+            without sends. Sends that a broker blocked are left out.
         producer_share: the range of the achieved shares of all producers.
         task_errors: reasons why tasks could not take part or did not finish, one sentence each.
         groups: the counts of each consumer group, with its lag.
@@ -483,8 +483,8 @@ class ClientWindow:
         return next(found, self)
 
     def lateness_ms(self, quantile: str) -> float:
-        """A quantile, such as `p99`, of the delays of sends that the generator itself caused [ms];
-        NaN without sends.
+        """A quantile [ms], such as `p99`, of the delays that the generator itself caused before
+        sends; NaN without sends.
         """
         found: float = getattr(self, f"lateness_{quantile}_ms")
         return found

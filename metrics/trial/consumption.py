@@ -25,8 +25,9 @@ class ReadRange:
         partition: number of the partition.
         from_offset: the first offset of the range.
         to_offset: the offset after the last offset of the range.
-        records: number of records according to the batches' headers, commit and abort records of
-            transactions included; equal to `to_offset - from_offset` unless offsets are missing.
+        records: number of records according to the batches' headers, including commit and abort
+            records of transactions. The number equals `to_offset - from_offset`, unless offsets are
+            missing.
     """
 
     partition: int
@@ -117,7 +118,7 @@ class GroupWindow:
 
     @column
     def lag_slope_records_per_s(self) -> float:
-        """Slope of the line through the measured lags [records/s]; NaN if the lag was measured
+        """Slope of the line through the measured lags [records/s]; NaN if the lag was measured only
         once.
         """
         return lag_slope(self.counts.lag_records, LAG_INTERVAL_S)

@@ -36,10 +36,10 @@ class ReplicaEnds:
     Attributes:
         at_s: time at which the brokers were queried [s since the epoch].
         took_s: time until the last broker answered [s].
-        written: broker → sum of the leaders' end offsets over the partitions of which the broker is
-            a follower [records].
-        copied: broker → sum of the broker's own end offsets over the partitions of which the broker
-            is a follower [records].
+        written: broker → sum of end offsets [records]: the leaders' end offsets of all partitions
+            that the broker follows.
+        copied: broker → sum of end offsets [records]: the broker's own end offsets of all
+            partitions that the broker follows.
     """
 
     at_s: float
@@ -188,20 +188,21 @@ class ClusterFacts:
     Attributes:
         is_blind: True if the cluster offers no metrics, so that a missing metric does not make a
             trial INVALID.
-        isr_window_s: shortest window in which an ISR change can be detected, from the brokers'
-            `replica.lag.time.max.ms` [s]; None without followers.
-        rate_window_s: shortest window that contains an update of each one-minute rate and enough
-            scrapes of a Prometheus server [s]; None if the run reads neither rates nor a server.
-        under_replicated_at_rest: broker id → under-replicated partitions at rest: the smaller of
-            the numbers before the run and before the trial.
+        isr_window_s: length [s] of the shortest window in which an ISR change can be detected. The
+            length is computed from the brokers' `replica.lag.time.max.ms`. None without followers.
+        rate_window_s: minimum length [s] of a window, so that the window contains an update of each
+            one-minute rate, and enough scrapes of a Prometheus server. None if the run reads no
+            one-minute rates and no Prometheus server.
+        under_replicated_at_rest: broker id → number of under-replicated partitions without load.
+            This number is read before the run and before the trial, and the smaller number counts.
         queued_max_requests: broker id → its `queued.max.requests`; only brokers whose property
             could be read.
         offline: number of brokers that are offline on purpose; controllers report them as fenced.
         killed: broker that is killed on purpose in the window, to measure the failover.
         followers: number of followers of each partition of the trial's topics; in a mix, the
             largest number of any part.
-        delete_delay_s: shortest time of any broker from the check of retention to the deletion of a
-            file [s]; Kafka's default if it is unknown.
+        delete_delay_s: time [s] from the check of retention to the deletion of a file, at the
+            broker with the shortest such time; Kafka's default if the time is unknown.
     """
 
     is_blind: bool = False
@@ -228,26 +229,27 @@ class Evidence:
         end_offsets: partition → (end offset before the trial, end offset after the trial), for
             comparison with the acknowledged records and the read records; None if no end offsets
             were read.
-        moved_leaders: broker id → partitions of the trial's topics whose leadership the broker lost
-            during the load; None if the leaders were not read.
+        moved_leaders: broker id → number of partitions that the broker should lead and does not
+            lead at the end of the trial; None if the leaders were not read.
         others: the load of other clients; None if the brokers' metrics do not show it.
         any_isr_changed_share: share of the samples in which at least one broker shows an ISR change
             or under-replicated partitions [ratio].
         broker_sockets: broker id → its sockets to clients, if the broker runs on this machine; the
             counters cover the time between the first and the last sample.
-        refusals: reasons why the run did not make the trial or ended it, so that it is INVALID.
+        refusals: reasons why the run did not begin the trial, or stopped the trial; a trial with a
+            refusal is INVALID.
         planned_s: planned length of the window [s]; 0 if it is unknown.
         closed_loop: True if producers sent without a rate, so that no record can be missing or
             late.
         cluster: facts about the cluster.
-        write_back: bytes that the brokers of each host received, bytes that its disks wrote, and
-            bytes in its memory; only hosts that show their dirty pages.
-        unreplicated_records: acknowledged records above the high watermark at its first reading
-            after the load; None if it was not read.
+        write_back: for each host, the bytes that its brokers received, the bytes that its disks
+            wrote, and the bytes that stayed in its memory; only hosts that show their dirty pages.
+        unreplicated_records: acknowledged records above the high watermark, when the high watermark
+            was first read after the load; None if the high watermark was not read.
         canaries: the canary's latencies at each broker; empty without canaries.
         load_s: time from the start of the load to the end of its window [s]; None if no load began.
-        kept_overloaded_s: minimum time for which brokers were overloaded, if a held load was ended
-            because of the overload [s]; otherwise 0.
+        kept_overloaded_s: minimum time [s] for which brokers were overloaded, if the overload ended
+            a held load; otherwise 0.
         follower_lag: growth of the followers' lag in the window; None without followers, during a
             planned broker outage, or if brokers do not report end offsets.
     """
@@ -275,7 +277,7 @@ class Evidence:
 
     @column
     def end_offset_growth_records(self) -> int | None:
-        """Sum of the growth of all partitions' end offsets over the whole trial."""
+        """Growth of the end offsets over the whole trial, summed over all partitions."""
         growth = self.growth_by_partition
         return None if growth is None else sum(growth.values())
 
@@ -324,9 +326,9 @@ class Evidence:
 
     @property
     def lost_by_partition(self) -> dict[int, int]:
-        """Partition → number of records that its log lacks: acknowledged records, and commit and
-        abort records of transactions. The result is empty if no records are missing, or if end
-        offsets were not read.
+        """Partition → number of records that the partition's log lacks. Such a record was
+        acknowledged, or ended a transaction (a commit or abort record). The result is empty if no
+        records are missing, or if end offsets were not read.
         """
         growth, counts = self.growth_by_partition, self.client.counts
         acked = Counter(counts.acked_by_partition) + Counter(counts.control_records_by_partition)

@@ -84,9 +84,9 @@ class ClientTraffic:
     ) -> ClientTraffic | None:
         """The traffic between two polls; None if a broker lacks counters or restarted.
 
-        If the counts are computed from one-minute rates, the result covers the time from the last
-        update of the rates before the first poll to the last update before the second poll. The
-        result is None if a rate was not updated between the polls.
+        If the counts are computed from one-minute rates, the result covers the time between two
+        updates of the rates: the last update before the first poll, and the last update before the
+        second poll. The result is None if a rate was not updated between the polls.
         """
         before = {each.broker_id: each for each in earlier if each.error is None}
         after = {each.broker_id: each for each in later if each.error is None}
@@ -317,8 +317,9 @@ class OtherLoad:
         at_rest_messages_deviation_per_s: standard deviation of `at_rest_messages_per_s` [1/s].
         at_rest_bytes_deviation_per_s: standard deviation of `at_rest_bytes_per_s` [B/s].
         at_rest_read_bytes_deviation_per_s: standard deviation of `at_rest_read_bytes_per_s` [B/s].
-        at_rest_handler_idle: lowest idle fraction of any broker's request handlers without our
-            load, at the last measurement of the other clients' load [ratio]; None if it is unknown.
+        at_rest_handler_idle: lowest idle fraction of any broker's request handlers [ratio], when
+            the load of other clients was last measured without our load; None if the idle fraction
+            is unknown.
     """
 
     messages_per_s: float
@@ -455,8 +456,9 @@ def others_in(
 ) -> OtherLoad | None:
     """The load of other clients in a trial; None if the traffic of all clients is unknown.
 
-    The batches that our consumer groups read are assumed to have the mean size of the batches that
-    our producers wrote; in a mix, the mean size in the part that the group reads.
+    The batches that our consumer groups read are assumed to have the mean size of our producers'
+    batches. In a mix, this mean is computed for each part, and used for the groups that read the
+    part.
 
     Args:
         everything: traffic of all clients in the trial.

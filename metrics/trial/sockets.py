@@ -21,16 +21,17 @@ class SocketCounts:
         connections: connections that were open.
         watched: connections that were sampled.
         looks: number of samples of all connections.
-        waiting_looks: number of samples in which data waited for the answer to an earlier request,
-            because `max_in_flight` requests were unanswered; 0 for consumers.
+        waiting_looks: number of samples in which data could not be sent yet, because
+            `max_in_flight` requests were unanswered; 0 for consumers.
         unanswered_max: highest number of unanswered requests of one connection in a sample; 0 for
             consumers.
         rtt_min_us: shortest round trip of any connection since it was opened [µs].
         rtt_sum_us: sum of the smoothed round trips over all samples [µs].
         cwnd_sum_bytes: sum of the congestion windows over all samples [B].
-        in_flight_sum_bytes: sum over all samples of the bytes sent and not acknowledged by TCP [B].
-        in_flight_max_bytes: largest number of bytes of one socket that were sent and not
-            acknowledged by TCP in a sample [B].
+        in_flight_sum_bytes: bytes in flight (sent and not acknowledged by TCP), summed over all
+            samples [B].
+        in_flight_max_bytes: largest number of bytes in flight (sent and not acknowledged by TCP) at
+            one socket in a sample [B].
         send_buffer_bytes: largest limit of a send buffer [B]; the kernel reports twice the
             requested size, because it adds its own overhead.
         receive_buffer_bytes: largest limit of a receive buffer [B]; twice the requested size.

@@ -65,10 +65,11 @@ class WarmUp:
         handler_idle: lowest idle fraction of the request handlers of any broker [ratio].
         is_short: whether the brokers acknowledged less than the offered load, so that the limit is
             lower than this load; None in rows of older versions.
-        idle_at_rest: lowest idle fraction of the request handlers of any broker before the run,
-            under the load of other clients only [ratio]; None in rows of older versions.
-        generator_load: highest load that the generator can offer, computed from the busy share of
-            its busiest task [load]; None if this share is too small, and in rows of older versions.
+        idle_at_rest: lowest idle fraction of any broker's request handlers before the run [ratio],
+            when only other clients used the brokers; None in rows of older versions.
+        generator_load: highest load that the generator can offer [load]; None in rows of older
+            versions. This load is computed from the busy share of the generator's busiest task. The
+            value is also None if this busy share is too small.
     """
 
     load: int | None = None
@@ -119,10 +120,10 @@ class Trial:
             (`search.check_for_change`).
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
         warm_up: the reading of the run's warm-up before its first trial.
-        leaders_back_s: time from the kill of a broker in the window until all other brokers knew a
-            live leader of every partition [s]; None if no broker was killed, or if some partition
-            had no live leader until the end of the load.
-        recovery_s: time from the end of an overload until the brokers were at rest [s]; None
+        leaders_back_s: time [s] from the kill of a broker until all other brokers knew a live
+            leader of every partition; None if no broker was killed in the window, or if some
+            partition had no live leader until the end of the load.
+        recovery_s: time [s] from the end of an overload until the brokers were at rest; None
             without an overload, or if the brokers were not at rest before the deadline.
     """
 

@@ -205,8 +205,8 @@ def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample
 
 
 def isr_changed(before: BrokerSample, after: BrokerSample, at_rest: float = 0.0) -> bool:
-    """True if the ISR changed between two samples, or if the later sample shows more
-    under-replicated partitions than before the run.
+    """True if the ISR changed between two samples, or if more partitions are under-replicated in
+    the later sample than before the run.
 
     Args:
         before: the earlier sample of a broker.
@@ -273,8 +273,8 @@ def mean(values: Sequence[float]) -> float | None:
 
 
 def find_contradiction(samples: Sequence[BrokerSample]) -> str | None:
-    """The reason why samples cannot all come from one process without a restart, or None if they
-    can.
+    """The reason why the samples must come from at least two processes, for example because the
+    broker restarted. None if all samples can come from one process.
     """
     for before, after in pairwise(samples):
         other = other_process(before, after)
@@ -336,26 +336,26 @@ class BrokerWindow:
         samples_missed: number of missing samples.
         edge_gap_s: largest time between an edge of the window and the nearest sample [s].
         interval_s: intended time between samples [s].
-        contradiction: reason why the samples cannot all come from one process without a restart, or
-            None if they can.
+        contradiction: reason why the samples must come from at least two processes, for example
+            because the broker restarted; None if all samples can come from one process.
         handler_idle: idle fraction of the request handlers [ratio]. Kafka counts a handler's wait,
             which lasts up to 0.3 s, when the wait ends. Therefore the error of the idle fraction is
             at most 0.3 s divided by the length of the window, and an idle fraction slightly above 1
             is normal.
-        handler_idle_error: largest error of `handler_idle` if the broker's handlers share their
-            metric with a controller's handlers [ratio], or None if they do not.
-        handler_idle_rate_error: largest error of `handler_idle` if it is computed from one-minute
-            rates [ratio], or None if the source reads counts. `handler_idle` has an error if rates
-            are rounded, or if no sample was taken between two updates of a rate.
-        ticked_s: time between the first and the last update of the one-minute rates from which
-            `handler_idle` is computed [s], or None if the source reads counts.
+        handler_idle_error: largest error of `handler_idle` [ratio], if one metric counts the
+            broker's handlers and a controller's handlers together; otherwise None.
+        handler_idle_rate_error: largest error of `handler_idle` [ratio], if `handler_idle` is
+            computed from one-minute rates; None if the source reads counts. `handler_idle` has an
+            error if rates are rounded, or if no sample was taken between two updates of a rate.
+        ticked_s: time [s] between the first and the last update of the one-minute rates from which
+            `handler_idle` is computed; None if the source reads counts.
         network_idle: idle fraction of the busiest network thread [ratio].
         request_queue_max: highest number of waiting requests in a sample [requests].
         produce: produce requests.
         fetch_consumer: fetch requests of consumers.
         fetch_follower: fetch requests of followers.
-        produce_delayed_max: highest number of produce requests in a sample that wait for followers
-            [requests].
+        produce_delayed_max: highest number of produce requests [requests] that wait for followers
+            in a sample.
         isr_shrinks: number of ISR shrinks [count].
         isr_expands: number of ISR expands [count].
         isr_changed_share: share of samples with under-replicated partitions, or with an ISR change
@@ -637,7 +637,9 @@ def any_isr_changed_share(
     end_s: float,
     at_rest: Mapping[int, float] | None = None,
 ) -> float | None:
-    """The share of the sampling times with a change [ratio]. See `any_isr_changed`."""
+    """The share of the sampling times at which any broker shows an ISR change [ratio]. See
+    `any_isr_changed`.
+    """
     return mean(any_isr_changed(samples, broker_ids, start_s, end_s, at_rest))
 
 

@@ -93,7 +93,8 @@ class HostWindow:
         host: name of the host.
         brokers: ids of the brokers on the host.
         generates: True if tasks of the load ran on the host.
-        shares_machine: True if brokers run on the same machine, under this or another host name.
+        shares_machine: True if brokers run on the machine of this host. The brokers may use another
+            name for the machine.
         start_s: time of the first good sample in the window [s since the epoch].
         end_s: time of the last good sample in the window [s since the epoch].
         samples: number of good samples in the window.

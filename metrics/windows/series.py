@@ -20,8 +20,8 @@ class Series:
     Attributes:
         title: title with the unit.
         reading: name of the reading in `metrics.sources.beans`.
-        scale: factor from the unit of the reading, or of a counter's rate, to the unit of the
-            title.
+        scale: factor that converts the reading to the unit in the title; for a counter, the factor
+            converts the rate of the reading.
         is_counter: True for a counter, which is shown as its rate.
     """
 

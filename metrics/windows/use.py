@@ -16,7 +16,7 @@ from metrics.windows.broker import BrokerWindow, highest, over, scaled, total
 
 
 class Resource(str, Enum):
-    """A resource that can limit a broker, or the connections to it."""
+    """A resource that can limit a broker or its connections."""
 
     REQUEST_HANDLERS = "request handlers"
     NETWORK_THREADS = "network threads"
@@ -81,7 +81,7 @@ def busy_threads(window: BrokerWindow) -> float | None:
 
 
 def flush_share(window: BrokerWindow) -> float | None:
-    """Share of the request handlers' busy time in log flushes [ratio].
+    """Share of the request handlers' busy time that log flushes take [ratio].
 
     Replica fetchers also flush, on separate threads. The share of flushes by replica fetchers is
     assumed to equal the share of replicated bytes in all bytes.
@@ -148,7 +148,9 @@ def network_out(window: BrokerWindow) -> float | None:
 
 
 def cpu_share(window: BrokerWindow) -> float | None:
-    """Busy share of the machine's CPU, or the broker's share if it is higher [ratio]."""
+    """The higher of two shares [ratio]: the busy share of the machine's CPU, and the share of the
+    machine's CPU time that the broker used.
+    """
     return highest((window.cpu_machine_share, window.cpu_process_share))
 
 

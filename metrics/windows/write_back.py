@@ -59,15 +59,16 @@ class WriteBackWindow:
         disks: names of the counted disks.
         disks_known: True if the counted disks are known to be the disks of the log dirs.
         dirty_bytes: highest size of the dirty pages of files in a sample [B].
-        writeback_bytes: highest size of the pages being written to disks in a sample [B].
+        writeback_bytes: highest size, in a sample, of the pages that are being written to disks
+            [B].
         unwritten_start_bytes: size of the dirty pages and the pages being written to disks in the
             first sample [B].
         unwritten_end_bytes: size of the dirty pages and the pages being written to disks in the
             last sample [B].
         unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
         dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
-        dirty_expire_s: age at which the kernel writes a dirty page, according to
-            vm.dirty_expire_centisecs [s], or Linux's default if the host does not show it.
+        dirty_expire_s: age [s] at which the kernel writes a dirty page, according to
+            vm.dirty_expire_centisecs; Linux's default if the host does not show this setting.
         settled_s: length of the part of the window in which the disks kept up best with the brokers
             [s], or 0 if the window is too short.
         settled_taken_bytes: bytes that the brokers received in the part of the window in which the
@@ -104,8 +105,8 @@ class WriteBackWindow:
 
     @property
     def settled_share(self) -> float | None:
-        """Share of the received bytes that the disks wrote in the part of the window in which they
-        kept up best [ratio].
+        """Share of the received bytes that the disks wrote [ratio], in the part of the window in
+        which the disks kept up best.
         """
         return over(self.settled_written_bytes, self.settled_taken_bytes)
 
@@ -210,7 +211,8 @@ def samples_with_log_disks(samples: Iterable[HostSample]) -> list[HostSample]:
     """The samples that show the disks of log dirs, ordered by time. If no sample shows the disks of
     log dirs, the result has all samples.
 
-    Samples that Spark tasks take of a broker's machine do not show the disks of log dirs.
+    If a Spark task takes samples on a broker's machine, these samples do not show the disks of log
+    dirs.
     """
     found = sorted(samples, key=lambda each: each.at_s)
     return [each for each in found if parts_of(each.values, readings.LOG_DISK)] or found
@@ -267,8 +269,8 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
     wrote at least `WRITTEN_MIN` of the received bytes. If the disks always wrote a smaller share,
     the result is the part in which they wrote the largest share of the received bytes. Surges of
     write-back do not distort the result, because the chosen part begins and ends with similarly few
-    dirty pages. In no part can the written bytes, divided by the received bytes, exceed the disks'
-    speed divided by the load.
+    dirty pages. In every part, the written bytes divided by the received bytes are at most the
+    disks' speed divided by the load.
 
     Args:
         points: points of a window by time.
@@ -294,9 +296,9 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
 
 
 def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
-    """The highest rate at which disks wrote over `FASTEST_S` [B/s], or None if the points cover
-    less than `FASTEST_S`. For disks that were at their limit in the window, the result is an upper
-    bound of their speed.
+    """The highest rate [B/s] at which disks wrote during a time of `FASTEST_S`; None if the points
+    cover less time. For disks that were at their limit in the window, the result is an upper bound
+    of their speed.
     """
     rates, end = [], 0
     for i, begin in enumerate(points):
@@ -310,8 +312,8 @@ def fastest_bytes_per_s(points: Sequence[Point]) -> float | None:
 
 
 def log_disks_of(sample: HostSample) -> tuple[tuple[str, ...], bool]:
-    """The disks whose writes count, and True if these disks are known to be the disks of the log
-    dirs.
+    """The disks whose written bytes are counted, and True if these disks are known to be the disks
+    of the log dirs.
     """
     with_logs = sorted(parts_of(sample.values, readings.LOG_DISK))
     if with_logs:
