@@ -26,8 +26,7 @@ from jobs.engine.clients.library_consumers import LibraryConsumers
 from jobs.engine.clients.library_producers import LibraryProducers
 from jobs.engine.clients.registry import client_named, client_of
 from jobs.features.doctor.examination import extension_findings
-from jobs.features.sweep.cases import case_of, load_sweep
-from jobs.features.sweep.from_tables import results_of
+from jobs.features.sweep.cases import case_of, load_sweep, results_of
 from jobs.features.sweep.sweep_run import SweepRun
 from jobs.runs.environment import packages_of_extensions
 from jobs.runs.fixed_load import FixedLoadRun

@@ -23,8 +23,8 @@ from jobs.cluster.connect import connect
 from jobs.console.events import Level, Notice, RecordingReporter
 from jobs.console.printing import PlainReporter
 from jobs.features.sweep import sweep_run
+from jobs.features.sweep.cases import finished as of_older
 from jobs.features.sweep.cases import load_sweep
-from jobs.features.sweep.from_tables import finished as of_older
 from jobs.features.sweep.sweep_run import SweepRun
 from metrics.common.errors import ConfigError, TryLaterError
 from metrics.reporting.known_runs import known_runs

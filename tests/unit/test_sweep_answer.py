@@ -14,8 +14,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 
 from jobs.campaigns.campaign import measurement_named, own_names
-from jobs.features.sweep.cases import load_sweep
-from jobs.features.sweep.from_tables import answer_from, results_of
+from jobs.features.sweep.cases import load_sweep, results_of
+from jobs.features.sweep.from_tables import answer_from
 from jobs.features.sweep.sweep_run import axes_of, in_order
 from metrics.comparing.effects import BETWEEN_STARTS_SD, Conclusion
 from metrics.comparing.figures import CASE, LIMIT, TIME, FigureKind, Result, effects_of, sentence

@@ -1,11 +1,12 @@
-"""The file of an experiment, and the checked cases of a sweep."""
+"""The file of an experiment, the checked cases of a sweep, and the results of their runs."""
 
 from __future__ import annotations
 
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -17,16 +18,19 @@ from jobs.config.files import Conf, load_model
 from jobs.config.loading import Configuration, load
 from jobs.config.overrides import FILES
 from jobs.config.yaml_file import ParsedFile
-from jobs.runs.measurement import Case, Measurement, require_measurable
+from jobs.runs.measurement import Case, Measurement, explaining, require_measurable
 from metrics.common.bounds import Number, UnexpectedError, Whole
 from metrics.common.errors import ConfigError
-from metrics.comparing.figures import CASE, last_name, setting_text
+from metrics.comparing.figures import CASE, Result, last_name, setting_text
 from metrics.features.sweep.answer import CaseSettings, Claim
+from metrics.reporting.summary import RunSummary, load_summary
 
 CASES_MAX = 200
 """Maximum number of cases of an experiment."""
 NAME = "name"
 """The key for the name of a listed case; all other keys of a case are settings."""
+CONCLUDED = ("done", "no conclusion")
+"""Statuses of runs that ended with an answer, or with a reason why there is no answer."""
 
 
 def _as_values(value: Any) -> Any:
@@ -343,3 +347,28 @@ def _short_names(paths: Sequence[str]) -> dict[str, str]:
     short = {path: last_name(path) for path in paths}
     taken = list(short.values())
     return {path: name if taken.count(name) == 1 else path for path, name in short.items()}
+
+
+def finished(folder: Path) -> RunSummary | None:
+    """The summary of the run in a folder; None if the run has not finished."""
+    path = folder / "summary.json"
+    if not path.exists():
+        return None
+    summary = load_summary(path)
+    return summary if summary.status in CONCLUDED else None
+
+
+def results_of(
+    measurement: Measurement, settings: Mapping[str, str], repeat: int, summary: RunSummary
+) -> Iterator[Result]:
+    """The results of a case's run, one for each message size.
+
+    Args:
+        settings: full path of each varied key → its value.
+        repeat: number of the repeat, from 1.
+    """
+    with explaining(measurement):
+        found = list(measurement.results(summary))
+    for each in found:
+        yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
+                      run_id=summary.run_id)  # fmt: skip

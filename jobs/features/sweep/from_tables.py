@@ -1,51 +1,21 @@
-"""The answer of a sweep, from the summaries of its runs or from the Delta tables."""
+"""The answer of a sweep, from the rows of its runs in the Delta tables."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from jobs.campaigns.campaign import measurement_named
-from jobs.runs.measurement import Measurement, explaining
+from jobs.features.sweep.cases import CONCLUDED, results_of
 from metrics.common.errors import ConfigError
 from metrics.comparing.figures import Result, values_of
 from metrics.features.sweep.answer import SweepAnswer
-from metrics.reporting.summary import RunSummary, inferred_measurement, load_summary, trial_document
+from metrics.reporting.summary import RunSummary, inferred_measurement, trial_document
 from metrics.reporting.summary_tables import summary_of
 from metrics.tables.rows import trial_from
 from metrics.tables.store import TableStore
 from metrics.traffic.axes import NP
-
-CONCLUDED = ("done", "no conclusion")
-"""Statuses of runs that ended with an answer, or with a reason why there is no answer."""
-
-
-def finished(folder: Path) -> RunSummary | None:
-    """The summary of the run in a folder; None if the run has not finished."""
-    path = folder / "summary.json"
-    if not path.exists():
-        return None
-    summary = load_summary(path)
-    return summary if summary.status in CONCLUDED else None
-
-
-def results_of(
-    measurement: Measurement, settings: Mapping[str, str], repeat: int, summary: RunSummary
-) -> Iterator[Result]:
-    """The results of a case's run, one for each message size.
-
-    Args:
-        settings: full path of each varied key → its value.
-        repeat: number of the repeat, from 1.
-    """
-    with explaining(measurement):
-        found = list(measurement.results(summary))
-    for each in found:
-        yield replace(each, settings=settings, repeat=repeat, brokers=summary.brokers,
-                      run_id=summary.run_id)  # fmt: skip
-
 
 Row = Mapping[str, Any]
 

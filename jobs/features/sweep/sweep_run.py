@@ -15,8 +15,7 @@ from jobs.cluster.opening import OpenCluster, open_cluster
 from jobs.cluster.topic_plan import begun_s
 from jobs.config import Configuration
 from jobs.console.events import Level, Notice, PhaseStarted, Plan, Table
-from jobs.features.sweep.cases import ExperimentCase, Sweep, case_of
-from jobs.features.sweep.from_tables import finished, results_of
+from jobs.features.sweep.cases import ExperimentCase, Sweep, case_of, finished, results_of
 from jobs.runs.context_factory import RunOrder, open_session
 from jobs.runs.estimate import LOOKS_S, SPARK_S, TimeBudget, brokers_s, caveat_of
 from jobs.runs.lifecycle import Body, RunState, execute
