@@ -230,9 +230,7 @@ def _size_axis(sizes: Sequence[int]) -> alt.X:
 def _by_resource(
     rows: Sequence[Mapping[str, Any]], looks: Mapping[str, str], other: str
 ) -> dict[str, Any]:
-    """The options of a chart for the color or shape of each resource in `rows`, including the
-    legend.
-    """
+    """Options of a chart: the color or the shape of each resource in `rows`, and the legend."""
     found = {row["bound"] for row in rows}
     known = [name for name in RESOURCE_COLORS if name in found]
     domain = [*known, *sorted(found - set(known))]

@@ -107,7 +107,7 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
     """Write a file to a path that the user gave. The write is atomic.
 
     Args:
-        name: the kind of file, or the option that names it, for the error message.
+        name: the kind of file, or the option that sets its path, for the error message.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -152,7 +152,7 @@ def require_new(name: str, path: Path, *, is_forced: bool) -> None:
     """Check that a file can be written. An existing file is an error unless `--force` is given.
 
     Args:
-        name: the kind of file, or the option that names it, for the error message.
+        name: the kind of file, or the option that sets its path, for the error message.
         path: path of the file.
         is_forced: True with the option `--force`.
 
@@ -171,7 +171,7 @@ def require_place(name: str, path: Path) -> None:
     """Check that `write_file` can write to a path. The check does not change the file.
 
     Args:
-        name: the kind of file, or the option that names it, for the error message.
+        name: the kind of file, or the option that sets its path, for the error message.
         path: path of the file.
 
     Raises:

@@ -271,7 +271,9 @@ def _headroom_chart(answers: Rows, title: str) -> alt.LayerChart:
 def _series(
     rows: Rows, names: Callable[[Mapping[str, Any]], tuple[str, ...]]
 ) -> list[tuple[tuple[str, ...], Rows]]:
-    """Group rows into series: (names of the series, its rows in order), sorted by names."""
+    """Group rows into series, sorted by the names of the series. Each series is a pair (names, rows
+    in order).
+    """
     return [(named, list(own)) for named, own in groupby(sorted(rows, key=names), names)]
 
 

@@ -20,11 +20,12 @@ class Impact:
         p99_before_ms: 99th percentile of the canaries' acknowledgement latency at the slowest
             broker, before the run [ms].
         p99_sustained_ms, p99_overloaded_ms: highest 99th percentile of the canaries'
-            acknowledgement latency in the sustained trials, and in the overloaded trials [ms].
+            acknowledgement latency [ms]. `p99_sustained_ms` is about the sustained trials, and
+            `p99_overloaded_ms` is about the overloaded trials.
         p99_after_ms: highest 99th percentile of the canaries' acknowledgement latency in the last
             seconds of the run, after the last load [ms].
         canary_records: number of records that the canaries sent in all windows.
-        canary_failures: number of records of the canaries that were refused or lost.
+        canary_failures: number of the canaries' records that the brokers refused or lost.
         heaviest_mb_per_s: highest payload rate of a load [MB/s].
         longest_overload_s: duration of the longest overload [s].
         written_bytes: payload that all trials wrote, summed over replicas, without warm-ups [B].

@@ -129,7 +129,8 @@ def open_words(boundary: Boundary) -> str:
 
 
 def _end_of(boundary: Boundary) -> str:
-    """The reason why the search ended, without the bound of the limit, such as `at least 37 MB/s`.
+    """The reason why the search ended. A bound of the limit, such as `at least 37 MB/s`, is removed
+    from the start of the reason.
 
     The text is empty if the reason is not known.
     """
@@ -397,8 +398,8 @@ def _broker(boundary: Boundary) -> str:
 
 
 def _bound(boundary: Boundary) -> tuple[str, tuple[str, ...]]:
-    """One line with the limiting resource, or with the reason why the search ended; and the texts
-    of the evidence for this line.
+    """A pair of a line and the texts of the evidence for the line. The line has the limiting
+    resource, or the reason why the search ended.
     """
     why, over = boundary.gave_up, boundary.loads[1]
     shown = bound_words(boundary) if over is not None else "no overload was found"

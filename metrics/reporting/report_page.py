@@ -262,7 +262,8 @@ class Use:
         at_limit, at_overload: use at the sustained side and at the overloaded side [ratio]; None if
             the use is not known.
         is_limit: True for the limiting resource.
-        ceiling: highest use at which the goal accepts a load; 1 without such a threshold [ratio].
+        ceiling: highest use at which the goal accepts a load [ratio]; 1 if the goal has no
+            threshold for the resource.
     """
 
     resource: str
@@ -273,8 +274,8 @@ class Use:
 
     @property
     def headroom(self) -> float | None:
-        """The goal's threshold for the resource minus the use at the limit, or 0 if the use is
-        higher [ratio]. None if the use is not known.
+        """The difference between the goal's threshold for the resource and the use at the limit
+        [ratio]; 0 if the use is higher than the threshold. None if the use is not known.
         """
         used = None if self.at_limit is None else self.at_limit.utilization
         return None if used is None else max(0.0, self.ceiling - used)

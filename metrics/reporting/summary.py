@@ -51,8 +51,8 @@ class RunSummary:
         error: the error message that the user saw, or None.
         caveat: a restriction that readers of the figures must know, or empty.
         environment: facts that a comparison of two runs needs, see `metrics.tables.rows`.
-        replication_factor, consumer_groups: numbers in the traffic pattern; 0 replicas if not
-            known.
+        replication_factor, consumer_groups: replication factor and number of consumer groups in the
+            traffic pattern; a replication factor of 0 means that it is not known.
         trials: the trials of a run at fixed loads, as `trial_document` returns them; empty after a
             search.
         measurement: the measurement that the run makes, as in the table `runs`; empty in files of
@@ -269,7 +269,7 @@ LIMIT, LOAD = "limit", "load"
 def inferred_measurement(
     has_points: bool, trials: Sequence[Mapping[str, Any]] = (), status: str = ""
 ) -> str:
-    """The name of the measurement of a run or sweep that an older version made. The name of the
+    """The name of a measurement, for a run or sweep of an older version. The name of the
     measurement is inferred from the results.
 
     Newer versions store the measurement in the table `runs` and in summary.json.

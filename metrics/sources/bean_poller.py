@@ -99,7 +99,7 @@ def readings_for(node: NodeInfo) -> tuple[Reading, ...]:
 
 
 def with_lacks(node: NodeInfo, values: Mapping[str, float]) -> NodeInfo:
-    """The node with the names of the readings that its first sample lacks.
+    """The node, with `lacks` and `controller_share` set according to the node's first sample.
 
     Args:
         node: the node.
@@ -231,7 +231,7 @@ class BeanSource(ABC, Generic[Address]):
 
     @abstractmethod
     def _plan(self, readings: Mapping[int, Sequence[Reading]]) -> None:
-        """Set which readings all later answers of each node contain."""
+        """Set the readings that each node must return in all later answers."""
 
     @abstractmethod
     def _answers(self, deadline_s: float) -> Sequence[BeanAnswer]:

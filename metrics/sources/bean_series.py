@@ -1,5 +1,5 @@
-"""Assignment of the series on an exporter's page to readings, by the names of beans that the
-series' names contain.
+"""Assignment of the series on an exporter's page to readings. The name of a series contains the
+name of a bean, and this bean decides the reading.
 
 The rules of an exporter choose three properties of a series' name: the case of the letters, the
 separators, and the last word (`Count`, `_count`, `_total` or none). The rules also choose which
@@ -75,7 +75,8 @@ class Candidate:
     Attributes:
         reading: name of the reading, without the text that `*` matched.
         meaning: meaning of the series' number, according to the series' name.
-        selector: pattern for the series, with `*` for each part that names one of several beans.
+        selector: pattern for the series, with `*` in place of each part that differs between
+            several beans.
         family: key of the rule that made the series. All series of a family have the same meaning.
         rank: 0 for the attribute's current name, 1 for its name in earlier releases.
         is_histogram: whether the bean is a histogram.
@@ -171,8 +172,8 @@ class _Bean:
         rank: int,
         attribute: str | None,
     ) -> Candidate | None:
-        """The candidate for a name that matches the bean. `attribute` is the attribute that a label
-        names, or None if no label names the attribute.
+        """The candidate for a name that matches the bean. `attribute` is the attribute's name in a
+        label of the series, or None if no label contains the attribute's name.
         """
         meaning, end = Meaning.VALUE, found["end"] if attribute is None else attribute
         if self.attributes == _COUNTED:
@@ -195,8 +196,8 @@ def squeezed(text: str) -> str:
 
 @cache
 def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re.Pattern[str], ...]:
-    """Patterns for the names of series that contain these parts, one pattern for each order of the
-    parts.
+    """Patterns for series' names. Each name contains all these parts, and there is one pattern for
+    each order of the parts.
     """
     end = "[a-z0-9]*" if attribute in _COUNTED else f"{_end(attribute)}(?:total)?"
     return tuple(
@@ -217,8 +218,8 @@ def _end(attribute: str) -> str:
 
 
 def _starred(name: str, found: re.Match[str]) -> str:
-    """The name of a series, with `*` in place of each part that differs between the beans of one
-    reading, such as the name of a listener.
+    """The name of a series, with `*` in place of some parts. These parts, such as the name of a
+    listener, differ between the beans of one reading.
     """
     places = [place for place, symbol in enumerate(name) if squeezed(symbol)]
     spans = (found.span(group) for group in range(1, (found.re.groups or 0) + 1))
@@ -315,8 +316,8 @@ def _named(plain: str, is_typed: bool) -> tuple[_Bean, ...]:
 
     Args:
         plain: the name, without case and separators.
-        is_typed: whether the series has a label `type`. If so, the series' name may lack the type
-            of the bean.
+        is_typed: whether the series has a label `type`. If the series has this label, the series'
+            name may lack the type of the bean.
     """
     return tuple(
         bean

@@ -19,8 +19,9 @@ controller's busy time is at least 0, and has an upper bound:
 - For each request of a kind that only a controller answers, the upper bound contains the local
   time of the request and half a millisecond, because Kafka rounds times to whole milliseconds.
 - For each other request on the controller's listener, such as a fetch of the metadata, the upper
-  bound contains `OTHER_REQUEST_MS`. If no listener's name contains "control", the upper bound
-  contains `OTHER_REQUEST_MS` for each fetch of a follower instead.
+  bound contains `OTHER_REQUEST_MS`. If no listener's name contains "control", these other requests
+  cannot be counted. In this case, the upper bound contains `OTHER_REQUEST_MS` for each fetch of a
+  follower.
 
 The upper bound assumes that the controller has only one request handler. If the controller has
 several handlers, their mean busy time is less than the upper bound. The broker's idle time is
@@ -137,8 +138,8 @@ class Reading:
     """One number that a source reads.
 
     Attributes:
-        name: short name of the reading. If `object_name` contains `*`, this is only the part of the
-            name before the colon.
+        name: short name of the reading. If `object_name` contains `*`, `name` has only the part of
+            the reading's name before the colon.
         object_name: JMX object name, in which the value of a key property may be `*`.
         attribute: JMX attribute.
         key: item of a composite attribute, or None.
@@ -222,8 +223,8 @@ def _request_times() -> list[Bean]:
 
 
 def _shared_handlers() -> list[Bean]:
-    """The beans of requests to the controller, which show the controller's part in the meter that
-    the request handlers of broker and controller share.
+    """The beans of requests to the controller. If the broker's and the controller's request
+    handlers share one meter, these beans show the controller's part of the meter.
     """
     return [
         *(
@@ -436,7 +437,8 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
 
 def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
-    """A count under a new name, with the readings of its total time of ticks and of its errors.
+    """A count under a new name. The result also has the count's total time of ticks and the count's
+    errors, as readings under the new name.
 
     Args:
         name: the new name.

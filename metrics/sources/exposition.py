@@ -129,7 +129,7 @@ match counts."""
 
 
 def kind_of(text: str) -> str:
-    """A clause about the kind of a page without readings, which begins with "the page"."""
+    """A clause about the kind of a page without readings. The clause begins with "the page"."""
     found = chain(_kinds(text), _owners(text))
     return f"the page {next(found, 'has no metrics in the Prometheus text format')}"
 

@@ -193,7 +193,7 @@ class Reconnecting(Protocol):
 
 @dataclass(frozen=True)
 class FirstPolls:
-    """The first polls of the brokers' metrics and of their hosts.
+    """The first polls of the brokers' metrics, and the first polls of the brokers' hosts.
 
     Attributes:
         rounds: one list of the brokers' samples for each poll.

@@ -39,7 +39,8 @@ class CertifiedServer:
 
     Attributes:
         noun: noun for the server, such as `broker`.
-        section: section of the cluster's file with the TLS settings, such as `security`.
+        section: name of the section that contains the TLS settings in the cluster's file, such as
+            `security`.
         addresses: name of the setting with the server's address, such as `advertised.listeners`.
     """
 
@@ -239,8 +240,8 @@ class HttpClient:
         Args:
             target: path and query.
             headers: headers of the request.
-            timeout_s: longest time to connect, and then also the longest duration of the exchange
-                [s].
+            timeout_s: longest duration of the exchange [s]. If the client must connect first, the
+                exchange includes the time to connect.
             form: form of a POST request, or None for a GET request.
 
         Raises:
@@ -313,7 +314,7 @@ def proxied(
 ) -> Callable[[str, int], http.client.HTTPConnection]:
     """A function that returns a connection to a host and a port.
 
-    HTTPS connections use the proxy that the environment names, if there is one.
+    If the environment sets a proxy for HTTPS, HTTPS connections use this proxy.
     """
 
     def connect(host: str, port: int) -> http.client.HTTPConnection:
@@ -372,7 +373,8 @@ class HttpAccess:
     """The login and the TLS settings for all exporters of one kind.
 
     Attributes:
-        section: section of the cluster's file with these settings, for messages.
+        section: name of the section that contains these settings in the cluster's file, for
+            messages.
         is_tls: whether the exporters use HTTPS.
         cafile: PEM file of the certificates to trust, or None for the system's authorities.
         certfile, keyfile: PEM files of the client's certificate and of its key, for mutual TLS.

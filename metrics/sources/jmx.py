@@ -17,20 +17,21 @@ TAB node id TAB begin [µs since the epoch] TAB end TAB error` and then lines `n
 name for a bean with `*` is followed by a colon and the text that `*` matched.
 
 The beans of a broker are read one after the other if all reads together take `READ_NS` or less, for
-example within a data center. If a broker is farther away, up to `CALLS_IN_PARALLEL` calls read its
-beans at the same time, and RMI opens a connection for each call. The number of parallel calls is
-computed from the connection's fastest call, so that the number does not rise if a broker or the
-driver becomes slow under load. One call reads all attributes of a bean. `poll_ms` is the time
-between the first and the last call of a sample. Each reading was taken at most half of `poll_ms`
-before or after the sample's time.
+example within a data center. If all reads together take longer than `READ_NS`, up to
+`CALLS_IN_PARALLEL` calls read the broker's beans at the same time, and RMI opens a connection for
+each call. The number of parallel calls is computed from the connection's fastest call, so that the
+number does not rise if a broker or the driver becomes slow under load. One call reads all
+attributes of a bean. `poll_ms` is the time between the first and the last call of a sample. Each
+reading was taken at most half of `poll_ms` before or after the sample's time.
 
 If a new connection leads to another node than the first connection, for example behind a load
 balancer, the sample has an error.
 
 Between the samples, a cheap call probes each connection five times per second. With more than 200
 brokers, all connections together are probed a thousand times per second. `silent_ms` is the longest
-wait for the answer to a probe since the last sample, minus the time for which the driver's JVM
-itself was paused. So `silent_ms` shows whether the process or the machine of a broker was paused.
+wait for the answer to a probe since the last sample. If the driver's JVM itself was paused during
+the wait, the time of the pause is subtracted. So `silent_ms` shows whether the process or the
+machine of a broker was paused.
 
 **Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
 answer names. The client side also uses the JVM's default TLS context, and does not check the host's
@@ -42,19 +43,20 @@ of Spark. `RedlineJmxGuard` replaces Java's `SslRMIClientSocketFactory` by a cla
 source's certificates and checks the host's name.
 
 The JVM also gets a deserialization filter (JEP 290), `RedlineJmxFilter`. In a thread of a poller,
-`RedlineJmxFilter` asks the thread's `RedlineJmxGuard` whether a class is allowed. In every other
-thread, `RedlineJmxFilter` neither allows nor rejects a class. So each source has its own rules, and
-the rest of the JVM is not affected. If the JVM was started with a deserialization filter, the JVM
-uses only that filter.
+`RedlineJmxFilter` asks the thread's `RedlineJmxGuard` whether a class is allowed. In a thread that
+does not belong to a poller, `RedlineJmxFilter` neither allows nor rejects a class. So each source
+has its own rules, and the rest of the JVM is not affected. If the JVM was started with a
+deserialization filter, the JVM uses only that filter.
 
 **Without a JVM in the driver.** The Java program of the Python package `jmxquery` reads JMX. The
 option `jdk.serialFilter` allows this program only the classes that JMX answers contain. `jmxquery`
-passes the password to its Java program as an argument, which lists of processes show. `jmxquery`
-also cannot pass options to the JVM. But Java's launcher can read arguments from a file. So this
-module writes the arguments to a file that only its owner can read, and deletes the file after the
-call. Each poll of a broker starts a JVM, which takes about 0.35 s and 0.4 core-seconds. So one call
-reads all beans of a broker, and the interval between samples is some seconds. The time of a sample
-is the end of the call, because the JVM reads the values in its last milliseconds.
+passes the password to its Java program as an argument, so the password is visible in lists of
+processes. `jmxquery` also cannot pass options to the JVM. But Java's launcher can read arguments
+from a file. So this module writes the arguments to a file that only its owner can read, and deletes
+the file after the call. Each poll of a broker starts a JVM, which takes about 0.35 s and 0.4
+core-seconds. So one call reads all beans of a broker, and the interval between samples is some
+seconds. The time of a sample is the end of the call, because the JVM reads the values in its last
+milliseconds.
 """
 
 from __future__ import annotations
@@ -195,7 +197,7 @@ _SOCKETS = "SslRMIClientSocketFactory"
 
 
 class _JmxSource(BeanSource[JmxEndpoint]):
-    """A source that reads JMX itself, with the error for a node that does not answer."""
+    """A source that reads JMX. The class makes the error for a node that does not answer."""
 
     def unreachable(self, endpoint: JmxEndpoint, error: str) -> ConfigError:
         """The error for a node that does not answer `open`, with a remedy."""

@@ -180,7 +180,8 @@ class TickedCount:
         Args:
             at_s: time of the reading [s since the epoch].
             ticks: minimum number of ticks since the last reading; ignored if `is_shown` is true.
-            is_shown: whether a tick would have changed the rate, so that there was no tick.
+            is_shown: whether every tick would have changed the rate. If true, the unchanged rate
+                shows that there was no tick.
         """
         self.at_s = at_s
         if is_shown:  # there was no tick since the last reading
@@ -412,7 +413,7 @@ def require_whole_ticks(nodes: Mapping[int, NodeInfo], measure_s: float, interva
 
 
 def idle_error(interval_s: float) -> float:
-    """Largest error of the handlers' idle time that missed ticks cause [ratio].
+    """Largest error that missed ticks cause in the handlers' idle time [ratio].
 
     Args:
         interval_s: time between two samples [s].

@@ -356,7 +356,8 @@ def with_handlers(values: Mapping[str, float], at_s: float, *, is_shared: bool) 
 
 
 def _renamed(values: Mapping[str, float], name: str, new: str) -> dict[str, float]:
-    """The readings, in which a count and the readings of its ticks and errors have a new name.
+    """The readings of a sample, after one count is renamed. The readings of the count's ticks and
+    errors are renamed, too.
 
     Args:
         values: all readings.

@@ -33,7 +33,8 @@ class Sampler(Generic[Sample]):
     windows count a skipped sample as missing.
 
     Args:
-        source: an open source. Until `stop`, only the sampler's thread may use it.
+        source: an open source. Until `stop` is called, only the sampler's thread may use the
+            source.
         interval_s: intended time between two samples [s].
         clock: wall clock [s since the epoch].
         wait: waits for a number of seconds, and returns True if the sampler was stopped during the

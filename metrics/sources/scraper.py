@@ -187,9 +187,10 @@ class Scraper:
         """Scrape once, and set the parameter `name[]` of later scrapes to the series with a
         reading.
 
-        The request also names the series of beans that Kafka registers at their first use. Some
-        exporters do not support the parameter `name[]`, or give it another meaning. If the answer
-        to a request with `name[]` lacks a reading, later scrapes request all series.
+        Some beans are registered by Kafka only at their first use. The request also contains the
+        names of these beans' series. Some exporters do not support the parameter `name[]`, or give
+        it another meaning. If the answer to a request with `name[]` lacks a reading, later scrapes
+        request all series.
         """
         whole = self.scrape(timeout_s)
         names = {begin.partition("{")[0].strip() for _, begin, _ in self._layout.places}
@@ -258,11 +259,12 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
 
 
 def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
-    """The names such as `gc_ms:G1` to ignore, because a preferred selector also matches series of
-    the reading `gc_ms`.
+    """The full names, such as `gc_ms:G1`, of the readings to ignore. For the reading `gc_ms`, the
+    page also has series of a preferred selector.
 
     Args:
-        ranks: name such as `gc_ms:G1`, with the text that `*` matched → rank of the match.
+        ranks: full name of a reading, such as `gc_ms:G1` → rank of its match. The text after the
+            colon is the text that `*` matched.
     """
     lesser = [each for each, rank in ranks.items() if rank >= RANKS_EACH and ":" in each]
     if not lesser:
@@ -286,8 +288,8 @@ Probed = TypeVar("Probed")
 class Scrapers:
     """Scrapes many exporters in parallel. An object of this class is not thread-safe.
 
-    When an exporter has answered, the next exporter is scraped. Together, the exporters that do not
-    answer delay the other exporters by at most half of the deadline.
+    When an exporter has answered, the next exporter is scraped. If some exporters do not answer,
+    the scrapes of all other exporters still begin within half of the deadline.
 
     Args:
         scrapers: one scraper for each exporter.
@@ -342,8 +344,8 @@ class Scrapers:
     ) -> Iterator[tuple[Scraper, Future[Probed]]]:
         """Begin the work of each scraper, and yield the scraper with its work.
 
-        If `SCRAPES_IN_PARALLEL` works run, the next work begins when one of them ends, or after a
-        wait of half of the deadline divided by the number of scrapers.
+        If `SCRAPES_IN_PARALLEL` works run, the next work waits until one of them ends. The longest
+        wait is half of the deadline, divided by the number of scrapers.
         """
         if self._threads is None:
             raise RuntimeError("the source is not open")

@@ -7,9 +7,9 @@ show whether a series is a count or a rate:
 
 - A series is the count of a meter if its number is whole and never falls. A number with a fraction
   is a rate.
-- A series is the count of the handlers' idle time if its number is above `IDLE_GROWTH_MAX` and
-  grows by at most `IDLE_GROWTH_MAX` ns per ns. A number up to `IDLE_GROWTH_MAX` is the rate of the
-  idle time.
+- A series of the handlers' meter is the count of the idle time if the series' number is above
+  `IDLE_GROWTH_MAX`, and if the number grows by at most `IDLE_GROWTH_MAX` ns per ns. A number up to
+  `IDLE_GROWTH_MAX` is the rate of the idle time.
 - A series is a one-minute rate if its number stays the same for 5 s, and if the next number gives a
   whole number of events (`metrics.sources.one_minute_rates`). Other averages, such as a five-minute
   rate, do not give a whole number of events. A meter's rate is read only if the page does not show
@@ -179,7 +179,9 @@ class Choices:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """One clause for each reason to refuse series, with the first refused reading."""
+        """One clause for each reason to refuse series. The clause contains the first reading that
+        was refused for this reason.
+        """
         by_reason = grouped((each.why, each) for each in self.refused)
         return tuple(
             f"{first.text} (and {len(others)} more readings)" if others else first.text
@@ -205,8 +207,8 @@ class _Group:
         times_s: time of each poll [s].
         printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: whether the group's series are cumulative counts. If the name does not show this, the
-            numbers of all groups that one rule of the exporter made decide together.
+        shows: whether the group's series are cumulative counts. If the name does not show this, it
+            is decided by the numbers of all groups from the same rule of the exporter together.
     """
 
     candidate: Candidate
@@ -530,8 +532,8 @@ def _of_first_use(
 
 
 def _as_other_bean(text: str) -> str:
-    """The name of a series with times of log flushes, derived from the name of a series with local
-    times of requests. The text can also be the value of a label.
+    """The name of a series that shows times of log flushes. The name is derived from `text`, the
+    name of a series that shows local times of requests. The text can also be the value of a label.
     """
     for word, other in _FLUSH_WORDS:
         text = text.replace(word, other).replace(word.lower(), other.lower())

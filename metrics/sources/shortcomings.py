@@ -164,8 +164,8 @@ def _shared_handlers(nodes: Iterable[NodeInfo]) -> Iterator[str]:
 
 
 def missing_metrics(nodes: Mapping[int, NodeInfo]) -> dict[str, tuple[str, ...]]:
-    """Sentence about a consequence → the readings of a node that are missing and have this
-    consequence.
+    """Sentence about a gap in the metrics, with the gap's consequence → the names of the missing
+    readings that cause this gap.
     """
     lacks = {name for node in nodes.values() for name in node.lacks}
     found = {}

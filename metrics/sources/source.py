@@ -77,10 +77,10 @@ class NodeInfo:
         controller_share: largest possible busy share of a controller's handlers since the start
             [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
-        choices: one clause for each reading for which an exporter's page has several series, with
-            the series that the source chose.
-        refused: reasons why readings are missing although the page shows series for them, one
-            clause each.
+        choices: one clause for each reading that has several series on an exporter's page. The
+            clause contains the series that the source chose.
+        refused: one clause for each reason why readings are missing although the page shows series
+            for these readings.
         rates: readings whose counts are computed from one-minute rates.
         interval_s: time between two samples if a Prometheus server takes them [s], or 0 if the
             source takes a sample at each poll.
@@ -183,8 +183,8 @@ def steps_of(values: History, step_s: float) -> Iterator[tuple[float, float, flo
 
     Args:
         values: the past values of a counter.
-        step_s: planned time between two successive values [s]. If 1.5 times this time or more
-            passed between two values, there is a gap.
+        step_s: planned time between two successive values [s]. There is a gap between two values if
+            at least 1.5 times `step_s` passed between them.
     """
     for (start_s, before), (end_s, after) in pairwise(values):
         if after >= before and end_s - start_s < 1.5 * step_s:
@@ -259,7 +259,7 @@ def log_dirs_interval_s(replicas: int) -> float:
 
 
 def jmx_interval_s(partitions: int) -> float:
-    """Minimum time between two samples of a broker by JMX [s].
+    """Minimum time between two JMX samples of one broker [s].
 
     Args:
         partitions: number of partitions that the broker leads or follows.

@@ -93,16 +93,17 @@ class Boundary:
         mps: messages per second at `np_sustained` [1/s].
         mb_per_s: payload rate at `np_sustained`, whole cluster [MB/s].
         mb_per_s_per_broker: `mb_per_s` divided by the number of brokers [MB/s].
-        overload_reasons: reasons of the overload at `np_overloaded`, `indicator: sentence`.
+        overload_reasons: reasons of the overload at `np_overloaded`. Each reason has the form
+            `indicator: sentence`.
         limited_by: the limiting resource, according to most of the overloads near the limit; None
             without an overload.
         trials: number of trials at this message size, including INVALID trials.
-        mps_overloaded: messages per second at `np_overloaded`; None if no load was overloaded
-            [1/s].
+        mps_overloaded: messages per second at `np_overloaded` [1/s]; None if no load was
+            overloaded.
         gave_up: reason why the search ended before the bracket was closed; None if it was closed.
         evidence: evidence of `limited_by`, with the use of the other resources.
-        confidence: probability that the limit is inside the bracket, according to the search; None
-            if the search does not estimate this probability [ratio].
+        confidence: probability that the limit is inside the bracket [ratio]; None if the search
+            does not estimate this probability.
         notes: remarks for readers of the answer, for example about outvoted trials.
         goal: name of the goal, which defines when a load is sustained.
         axis: the axis of the search; on other axes than `np`, the number of producers is fixed.
@@ -110,63 +111,70 @@ class Boundary:
             the number of producers, `load_sustained` equals `np_sustained`.
         load_overloaded: lowest overloaded load on the axis of the search. On the axis `np`, which
             is the number of producers, `load_overloaded` equals `np_overloaded`.
-        np_planted: the planted limit of a testbed, see `metrics.planning.planted`; None if the
-            brokers have no planted limit [producers].
-        load_low: lower end of the limit's 90 % interval on the axis; None if there is no interval
-            [load].
-        load_high: upper end of the limit's 90 % interval on the axis; None if there is no interval
-            [load].
-        interval_max: widest interval that the goal accepts, as 1 - low/high; None if the goal
-            accepts every interval [ratio].
-        latency_p50_ms: median latency at the sustained load, from the intended send time to the
-            acknowledgement, in the last trial that sustained this load; None if there is none.
+        np_planted: the planted limit of a testbed [producers]; None if the brokers have no planted
+            limit. `metrics.planning.planted` computes the planted limit.
+        load_low: lower end of the limit's 90 % interval on the axis [load]; None if there is no
+            interval.
+        load_high: upper end of the limit's 90 % interval on the axis [load]; None if there is no
+            interval.
+        interval_max: widest interval that the goal accepts, as 1 - low/high [ratio]; None if the
+            goal accepts every interval.
+        latency_p50_ms: median latency in the last trial that sustained the sustained load; None
+            without such a trial. The latency is the time from the intended send time to the
+            acknowledgement.
         latency_p99_ms: 99th percentile of the latency in the last trial that sustained the
-            sustained load; None if there is none.
+            sustained load; None without such a trial.
         latency_p999_ms: 99.9th percentile of the latency in the last trial that sustained the
-            sustained load; None if there is none.
-        broker_resident_bytes: resident memory of the largest broker process, with heap and mapped
-            files, in the last trial that sustained the sustained load; None if hosts do not report
-            the resident memory [B].
+            sustained load; None without such a trial.
+        broker_resident_bytes: resident memory of the largest broker process in the last trial that
+            sustained the sustained load [B]; None if hosts do not report the resident memory. The
+            resident memory includes the heap and mapped files.
         page_cache_bytes: largest page cache of a broker's host in the last trial that sustained the
-            sustained load; None if hosts do not report the page cache [B].
-        confirmed_s: time under load of a successful hold at the limit (`search.confirm_s`); None if
-            there was no hold [s].
+            sustained load [B]; None if hosts do not report the page cache.
+        confirmed_s: length of the load in a successful hold at the limit [s]; None without a
+            successful hold. The key `search.confirm_s` sets this length.
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
-        pattern: options of the traffic pattern without load and message size, by their columns in
-            the table `trials`; empty in rows of older versions.
-        load_estimate: best estimate of the limit on the axis, which is the median of its
-            probability distribution; None if there is no interval, and in rows of older versions
-            [load].
-        proven_s: length of the longest window in which the sustained load was sustained; None if
-            there is none [s].
-        proven_bytes: bytes that the brokers received in the window of `proven_s`, replicas
-            included; None if not known [B].
-        proven_on_disk: True if the brokers' disks wrote the bytes of `proven_bytes`, see
-            `metrics.judging.disk_proof`; None if the brokers' hosts do not show whether they did.
+        pattern: column of the table `trials` → value of this option of the traffic pattern. The
+            load and the message size are left out. Empty in rows of older versions.
+        load_estimate: best estimate of the limit on the axis [load]; None if there is no interval,
+            and in rows of older versions. The best estimate is the median of the limit's
+            probability distribution.
+        proven_s: length of the longest window in which the brokers sustained the sustained load
+            [s]; None without such a window. A window that proves the load on disk is preferred to
+            longer windows.
+        proven_bytes: bytes that the brokers received in the window of `proven_s` [B]; None if not
+            known. The bytes include the replicas.
+        proven_on_disk: True if the brokers' disks wrote the bytes of `proven_bytes`; None if the
+            brokers' hosts do not show whether the disks wrote these bytes.
+            `metrics.judging.disk_proof` decides this.
         memory_bytes: bytes of `proven_bytes` that stayed in memory, because no disk wrote them [B].
         memory_full_s: time from the start of the window of `proven_s` until the memory of a host is
-            full at the sustained load; None if memory does not fill or if the time is not known
-            [s].
-        proof_note: remarks about the proof on disk: the reason why the load is not proven on disk,
-            or the counted disks if the disks of log dirs are not known; empty without remarks.
-        steady_load: highest load on the axis that is proven on disk; None if there is none [load].
-            The proof is a window of this message size, or a window of another message size in which
-            the brokers received at least as many bytes.
-        steady_mb_per_s: payload rate of `steady_load`, whole cluster; None if there is none [MB/s].
+            full at the sustained load [s]; None if memory does not fill or if the time is not
+            known.
+        proof_note: remarks about the proof on disk; empty without remarks. One remark is the reason
+            why the load is not proven on disk. Another remark has the names of the counted disks,
+            if the disks of the log dirs are not known.
+        steady_load: highest load on the axis that is proven on disk [load]; None if no load is
+            proven on disk. The proof is a window of this message size, or a window of another
+            message size. In a window of another message size, the brokers received at least as many
+            bytes as at `steady_load`.
+        steady_mb_per_s: payload rate of `steady_load`, whole cluster [MB/s]; None if no load is
+            proven on disk.
         steady_s: length of the window that proves `steady_load` [s].
-        steady_bytes: bytes that the brokers received in the window that proves `steady_load`,
-            replicas included [B].
+        steady_bytes: bytes that the brokers received in the window that proves `steady_load` [B].
+            The bytes include the replicas.
         steady_note: the basis of the steady limit, or the reason why there is no steady limit.
         changed: changes of the limit during the measurement, one sentence each, oldest first; the
             limit is valid after the last change.
-        failed_after_s: time for which the brokers sustained the sustained load until their hosts'
-            memory was full and they became overloaded; measured only on testbeds (`--to-failure`)
-            [s].
+        failed_after_s: time from the start of a hold at the sustained load until the acknowledged
+            rate fell and stayed low [s]; None without such a fall. The rate falls when the memory
+            of the brokers' hosts is full. Only the option `--to-failure` on testbeds measures this
+            time.
         parts: the parts of a mix at the sustained load; empty for other traffic.
-        scale_planted: the planted limit of a testbed as a scale; None if the brokers have no
-            planted limit, or if the search does not vary a scale [ratio].
-        lasted: True if the sustained load lasted in a hold; None if there was no hold or if the
-            hold does not show this.
+        scale_planted: the planted limit of a testbed as a scale [ratio]; None if the brokers have
+            no planted limit, or if the search does not vary a scale.
+        lasted: True if the sustained load lasted in a hold; None if there was no hold, or if the
+            hold does not show whether the load lasts.
     """
 
     message_bytes: Annotated[int, Column("bpm")]
@@ -233,9 +241,9 @@ class Boundary:
 
     @column
     def answer_load(self) -> float:
-        """The main result: the highest sustained load on the axis, or the highest load that is
-        proven on disk (`steady_load`) if the sustained load did not last in a hold; 0 if no load
-        was sustained [load].
+        """The main result: the highest sustained load on the axis [load]. If the sustained load did
+        not last in a hold, the result is `steady_load`, the highest load that is proven on disk. If
+        no load was sustained, the result is 0.
         """
         return float(self.lasting.loads[0])
 
@@ -246,7 +254,8 @@ class Boundary:
 
     @property
     def lasting(self) -> Boundary:
-        """This boundary point with a sustained load that lasts, as reports and charts show it.
+        """This boundary point, changed so that its sustained load lasts. Reports and charts show
+        the changed point.
 
         If the sustained load did not last in a hold, the sustained load becomes the overloaded side
         of the result, and the steady load becomes its sustained side. If the sustained load lasted,
@@ -290,32 +299,36 @@ class Boundary:
 
     @column
     def scale_sustained(self) -> float | None:
-        """Sustained multiple of the mix, or of the part that the axis names; None if the search
-        does not vary a scale [ratio].
+        """Sustained scale of the mix, or of one part of the mix on an axis `scale.PART` [ratio];
+        None if the search does not vary a scale.
         """
         return self._scale(self.loads[0])
 
     @column
     def scale_overloaded(self) -> float | None:
-        """Lowest overloaded scale above `scale_sustained`; None if there is none, or if the search
-        does not vary a scale [ratio].
+        """Lowest overloaded scale above `scale_sustained` [ratio]; None if no load was overloaded,
+        or if the search does not vary a scale.
         """
         return self._scale(self.loads[1])
 
     @column
     def scale_low(self) -> float | None:
-        """`load_low` as a scale; None if the search does not vary a scale [ratio]."""
+        """`load_low` as a scale [ratio]; None without an interval, or if the search does not vary a
+        scale.
+        """
         return self._scale(self.load_low)
 
     @column
     def scale_high(self) -> float | None:
-        """`load_high` as a scale; None if the search does not vary a scale [ratio]."""
+        """`load_high` as a scale [ratio]; None without an interval, or if the search does not vary
+        a scale.
+        """
         return self._scale(self.load_high)
 
     @column
     def scale_estimate(self) -> float | None:
-        """Best estimate of the limit (`load_estimate`) as a scale; None if the search does not vary
-        a scale [ratio].
+        """`load_estimate` as a scale [ratio]; None without an interval, or if the search does not
+        vary a scale.
         """
         return self._scale(self.load_estimate)
 
@@ -330,43 +343,43 @@ class Boundary:
 
     @column
     def np_low(self) -> float | None:
-        """`load_low` as a number of producers; None if the search does not vary the number of
-        producers [producers].
+        """`load_low` as a number of producers [producers]; None without an interval, or if the
+        search does not vary the number of producers.
         """
         return self.load_low if self.along is NP else None
 
     @column
     def np_high(self) -> float | None:
-        """`load_high` as a number of producers; None if the search does not vary the number of
-        producers [producers].
+        """`load_high` as a number of producers [producers]; None without an interval, or if the
+        search does not vary the number of producers.
         """
         return self.load_high if self.along is NP else None
 
     @column
     def np_estimate(self) -> float | None:
-        """Best estimate of the limit (`load_estimate`) as a number of producers; None if the search
-        does not vary the number of producers [producers].
+        """`load_estimate` as a number of producers [producers]; None without an interval, or if the
+        search does not vary the number of producers.
         """
         return self.load_estimate if self.along is NP else None
 
     @column
     def mb_per_s_low(self) -> float | None:
-        """Payload rate at `load_low`, whole cluster; None along axes with a fixed payload rate
-        [MB/s].
+        """Payload rate at `load_low`, whole cluster [MB/s]; None without an interval, or along an
+        axis with a fixed payload rate.
         """
         return self._mb_per_s_at(self.load_low)
 
     @column
     def mb_per_s_high(self) -> float | None:
-        """Payload rate at `load_high`, whole cluster; None along axes with a fixed payload rate
-        [MB/s].
+        """Payload rate at `load_high`, whole cluster [MB/s]; None without an interval, or along an
+        axis with a fixed payload rate.
         """
         return self._mb_per_s_at(self.load_high)
 
     @column
     def mb_per_s_estimate(self) -> float | None:
-        """Payload rate at `load_estimate`, whole cluster; None along axes with a fixed payload rate
-        [MB/s].
+        """Payload rate at `load_estimate`, whole cluster [MB/s]; None without an interval, or along
+        an axis with a fixed payload rate.
         """
         return self._mb_per_s_at(self.load_estimate)
 
@@ -431,8 +444,8 @@ class Boundary:
 
     @property
     def relative_width(self) -> float | None:
-        """The bracket's width: 1 - sustained/overloaded load [ratio]; None if no load was
-        overloaded.
+        """The bracket's width, as 1 - `load_sustained` / `load_overloaded` [ratio]; None if no load
+        was overloaded.
         """
         low, high = self.loads
         return None if high is None else Bracket(low, high).relative_width

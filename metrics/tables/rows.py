@@ -52,8 +52,8 @@ class CaseRow:
         values: for a fixed load, the figure of each valid trial; for a limit, only the figure of
             the limit [unit of `measure`].
         mb_per_s_per_broker: the limit, or the achieved rate at the fixed load [MB/s].
-        handler_s_per_mb: busy time of all request handlers of a broker together per MB of the
-            broker's payload, at a fixed load [s/MB].
+        handler_s_per_mb: busy time of a broker's request handlers for one MB of the broker's
+            payload, at a fixed load [s/MB]. The busy times of all handlers are added.
         latency_p99_ms: latency from the intended send time to the acknowledgement, at a fixed
             load [ms].
         achieved_share: achieved rate divided by the offered rate, at a fixed load [ratio].
@@ -61,8 +61,8 @@ class CaseRow:
         limited_by: the limiting resource, or null.
         evidence: evidence of `limited_by`.
         environment: facts that a comparison of runs needs, as in the table `runs`.
-        settings: keys of workload and goal, the load, and the source of metrics; nights with
-            different settings are not compared.
+        settings: the keys of the workload, the keys of the goal, the load, and the source of the
+            metrics. Nights with different settings are not compared.
         outcome: outcome of the comparison in a judged row: `regression`, `improvement`,
             `no change` or `no history`.
         change: change against the earlier nights; -0.1 is worse by 10 % [ratio].
@@ -73,8 +73,8 @@ class CaseRow:
         nights: the nights of the comparison, newest last.
         text: the outcome, in one sentence.
         duration_s: duration of the measurement.
-        scale: for a limit of a mix, the sustained multiple of the mix; for a fixed load of a mix,
-            the offered multiple; null for other traffic [ratio].
+        scale: for a limit of a mix, the sustained scale [ratio]; for a fixed load of a mix, the
+            offered scale [ratio]; null for other traffic.
     """
 
     run_id: str
@@ -203,14 +203,14 @@ class ResourceHeadroom:
 
     Attributes:
         broker_id: node id.
-        resource: name of the resource, or `measured traffic` for the traffic rate compared with the
-            measured limit.
+        resource: name of the resource. In a row that compares today's traffic with the measured
+            limit, the name is `measured traffic`.
         unit: unit of `used`, `at_rest` and `limit`: `ratio` or `B/s`.
         used: use in the window [unit].
         at_rest: use without traffic [unit].
         limit: use at which the resource is full [unit].
-        times: highest possible multiple of today's traffic; null if the use cannot be distinguished
-            from no use [ratio].
+        times: highest possible multiple of today's traffic [ratio]; null if the use cannot be
+            distinguished from no use.
         times_low: lower end of the 90 % interval of `times` [ratio].
         times_high: upper end of the 90 % interval of `times` [ratio].
         counts: true if the row can decide the answer; false if it is only for comparison.
@@ -233,7 +233,8 @@ class HeadroomRow:
     """The use of one resource of one broker by production traffic, and its headroom.
 
     Attributes:
-        run_id: run with the limit for the comparison; null for an estimate without a run.
+        run_id: id of the run that measured the limit for the comparison; null for an estimate
+            without a run.
         headroom_id: id of the call of `redline headroom`; all rows of the call have this id.
         at_s: end of the window.
         cluster: name of the configuration file.
@@ -247,13 +248,13 @@ class HeadroomRow:
         messages_in_per_s: messages that the broker received from producers [1/s].
         bytes_in_per_s: bytes of record batches that the broker received from producers [B/s].
         assumption: the assumptions of the answer, in one sentence.
-        growth_per_day: growth of the traffic according to its history, only in the first row of a
-            call; null without a history [ratio].
-        full_at_s: time at which the cluster is full at this growth; null if the time is not known,
-            or not within a year.
-        full_low_at_s: lower end of the 90 % interval of the time at which the cluster is full.
-        full_high_at_s: upper end of the 90 % interval of the time at which the cluster is full;
-            null if the interval is open.
+        growth_per_day: growth of the traffic per day, according to the traffic's history [ratio];
+            null without a history, and in all rows of a call except the first row.
+        full_at_s: time at which the cluster is full if the traffic grows by `growth_per_day`; null
+            if the time is not known, or not within a year.
+        full_low_at_s: earliest time in the 90 % interval of `full_at`.
+        full_high_at_s: latest time in the 90 % interval of `full_at`; null if the interval has no
+            latest time.
     """
 
     run_id: str | None

@@ -42,7 +42,7 @@ class PartRow:
         run_id: id of the run.
         trial: number of the trial within the run.
         part: name of the part.
-        scale: offered multiple of the part's traffic at scale 1 [ratio].
+        scale: offered traffic of the part, divided by the part's traffic at scale 1 [ratio].
         producers: number of the part's producers, rounded; their rates compensate for the rounding.
         producer: traffic of each producer of the part.
         topic: options of the part's topics.
@@ -64,8 +64,8 @@ class PartRow:
 
 
 def part_rows(trial: Trial) -> list[PartRow]:
-    """One row for each part of a trial whose clients reported; empty if the trial's traffic is not
-    a mix.
+    """One row for each part of a trial, if the part's clients reported. The result is empty if the
+    trial's traffic is not a mix.
     """
     accounts = trial.evidence.client.parts
     return [

@@ -375,8 +375,9 @@ class TableStore:
         """Append the result of a search at one message size, for one goal.
 
         If the table already has this result, no row is appended. A result is new if its number of
-        trials is higher than in the table's rows for this boundary point. With an equal number of
-        trials, a result is new if only the result states the steady limit.
+        trials is higher than the number of trials in every row of the table for this boundary
+        point. If the numbers of trials are equal, a result is new if it has a steady limit (or the
+        reason why there is none) that the rows lack.
         """
         self._enqueue(self._commit_point, row)
 
@@ -393,8 +394,8 @@ class TableStore:
         self._points[run_id] = kept
 
     def _known_points(self, run_id: str) -> dict[_Point, tuple[int, bool]]:
-        """Boundary point of a run in the table → (number of trials, whether the row states the
-        steady limit), both from the point's row with the most trials.
+        """Boundary point of a run in the table → (number of trials, whether the steady limit is in
+        the row). Both values come from the point's row with the most trials.
         """
         rows = self._rows_of_run("boundaries", run_id)
         steady = [name for name in ("steady_load", "steady_note") if name in rows.columns]
@@ -475,7 +476,9 @@ class TableStore:
     def latest_limit(
         self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The newest limit with these names along an axis [load]; None if there is none."""
+        """The newest limit along an axis for the given cluster, workload, goal and message size
+        [load]; None if there is no such limit.
+        """
         from pyspark.sql import functions as sql
 
         found = latest_boundaries(self.read("boundaries"))

@@ -424,8 +424,8 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
 
     Returns:
         One row for each pair of runs and each fact that differs. The columns are `run_id`,
-        `previous_run_id`, `name`, `before` and `after`. Facts that can differ even if the clusters
-        are equal are excluded.
+        `previous_run_id`, `name`, `before` and `after`. The result excludes facts that can differ
+        even if the clusters are equal.
     """
     from pyspark.sql import functions as sql
 

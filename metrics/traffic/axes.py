@@ -30,10 +30,10 @@ class Axis:
         maximum: highest load that the option allows; None if only the goal has a maximum.
         grows_payload: True if the payload rate is proportional to the load.
         grows_batches: True if a higher load makes larger batches, which brokers can refuse.
-        needs_latency: True if a higher load only makes records wait and gives brokers no more work.
-            A limit on an axis with `needs_latency` requires a latency objective.
-        other_way: another option that can be raised if the goal's highest load is sustained, as a
-            noun phrase.
+        needs_latency: True if a higher load makes records wait longer, but gives the brokers no
+            additional work. A limit on an axis with `needs_latency` requires a latency objective.
+        other_way: a noun phrase for another option. The user can raise this option if the brokers
+            sustain the goal's highest load.
     """
 
     name: str
@@ -110,7 +110,9 @@ class ScaleAxis(Axis):
     part: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic of a pattern at a load, which is a percentage of the traffic at scale 1."""
+        """The traffic of a pattern at a load. The load is a percentage: 100 is the traffic at scale
+        1.
+        """
         return replace(scaled(pattern, load, self.part), axis=self.name, load=load)
 
     @property

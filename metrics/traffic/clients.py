@@ -152,10 +152,10 @@ class ProducerOptions:
             "keys". With "keys", each record goes to a random partition, and a request contains one
             batch for each partition that the broker leads. "keys" requires the client `wire`, and
             cannot be used with transactions.
-        partition_skew: exponent of Zipf's law for random partitions: partition n of a topic is
-            chosen with a probability proportional to 1/(n + 1)^exponent; with 0 all probabilities
-            are equal [ratio]. With 30 partitions and exponent 1, the busiest partition gets 7.5
-            times the mean number of records.
+        partition_skew: exponent of Zipf's law for random partitions [ratio]. The probability of
+            partition n of a topic is proportional to 1/(n + 1)^exponent. With the exponent 0, all
+            probabilities are equal. With 30 partitions and exponent 1, the busiest partition gets
+            7.5 times the mean number of records.
     """
 
     client: Annotated[ClientName, OURS] = "wire"
@@ -419,11 +419,12 @@ class ConsumerOptions:
     Attributes:
         groups: number of groups that read the topics during the load; each group reads all records.
         members: number of members of each group. The members are spread over the tasks. If a topic
-            has fewer partitions than members, each member reads partitions of some topics (the
-            assignor is round robin instead of range).
+            has fewer partitions than a group has members, each member reads partitions of only some
+            topics. In this case, the assignor is round robin instead of range.
         client: "wire" reads batch headers; "kafka-python" and "librdkafka" decode records.
-        start: the position where groups begin: "latest", the end offsets before the load;
-            "earliest"; or "backlog", `backlog_records` before the end.
+        start: the position where groups begin: "latest", "earliest" or "backlog". With "latest",
+            groups begin at the end offsets before the load. With "backlog", groups begin
+            `backlog_records` records before these end offsets.
         backlog_records: number of records of a backlog, summed over all partitions. Missing records
             are written before the trial, at the rate of the trial's producers.
         fetch_min_bytes: amount of data that a broker collects before it sends a response.

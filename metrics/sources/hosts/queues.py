@@ -56,7 +56,9 @@ class Queues:
         self._last: dict[str, int] = {}
 
     def dropped(self) -> Mapping[str, int]:
-        """Interface → number of packets that its queue dropped, by the last successful answer."""
+        """Interface → number of packets that its queue dropped. The numbers come from the last
+        successful answer of the kernel.
+        """
         with suppress(OSError, ValueError), closing(self._open()) as to_kernel:
             found = dict(dropped_in(self._all(to_kernel, _GET_QUEUE, _QUEUE)))
             if found.keys() - self._names.keys():

@@ -20,13 +20,14 @@ _NAMED_MAX = 8
 class BrokerLabel:
     """The assignment of a label's values to brokers.
 
-    Without `pattern` and `values`, a value belongs to a broker if it is the broker's id or names
-    the broker's advertised host. A label's value that names the host may also contain a port. If no
-    value names the whole advertised host, a value belongs to the broker if both host names are
-    equal up to their first dot.
+    Without `pattern` and `values`, a value belongs to a broker if the value is the broker's id or
+    the name of the broker's advertised host. After the host's name, the value may also contain a
+    port. If no value contains the whole name of the advertised host, a value belongs to the broker
+    if both host names are equal up to their first dot.
 
     Attributes:
-        section: section of the cluster's file with these settings, for messages.
+        section: name of the section that contains these settings in the cluster's file, for
+            messages.
         name: name of the label.
         pattern: regular expression with one group, which is the broker id, or None.
         values: broker id → value of the label, or None.

@@ -46,8 +46,8 @@ class ServerPage:
 
     Attributes:
         at_s: time of the scrape on the server's clock [s since the epoch].
-        lines: pairs of a series, without the labels that the server added, and the text of its
-            number.
+        lines: pairs (series, text of its number). The series lacks the labels that the server
+            added.
         is_up: whether the scrape succeeded.
     """
 
@@ -187,8 +187,8 @@ class FeedTarget:
     _polls: int = 0
 
     def poll(self, timeout_s: float) -> Poll:
-        """The page of the next scrape among the scrapes that `ServerFeed.open` read, the earliest
-        first.
+        """The page of the next scrape. `ServerFeed.open` read the scrapes, and the earliest scrape
+        is returned first.
         """
         # If there is only one scrape, the second poll returns the same page again.
         if self._polls > len(self.pages):
@@ -316,8 +316,8 @@ class ServerFeed:
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """Value of the label that distinguishes the targets → recent series of this target whose
-        names match `names`.
+        """Value of the label that distinguishes the targets → recent series of the target with this
+        value. Only series with a name that matches `names` are in the result.
         """
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
