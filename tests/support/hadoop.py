@@ -22,7 +22,7 @@ from jobs.setup.places import cache_dir
 from jobs.setup.preflight import java_command
 from jobs.testbed.places import free_ports
 from tests.support.commands import await_ends
-from tests.support.processes import becomes
+from tests.support.processes import becomes, processes_in
 
 HOST = "127.0.0.1"
 FULL_QUEUE = "small"
@@ -211,11 +211,7 @@ def hadoop(folder: Path, nodes: int = 2) -> Iterator[Hadoop]:
 
 def _end_containers(folder: Path) -> None:
     """End what containers left: their processes work in folders of their NodeManager."""
-    left = [
-        each
-        for each in psutil.process_iter(["cwd"])
-        if str(folder) in (each.info["cwd"] or "") and each.pid != os.getpid()
-    ]
+    left = processes_in(folder)
     for each in left:
         each.kill()
     assert await_ends(left, 30.0) == []

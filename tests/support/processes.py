@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -42,6 +43,15 @@ def processes_with(text: str) -> list[int]:
         except psutil.NoSuchProcess:  # ended meanwhile
             continue
     return found
+
+
+def processes_in(folder: Path) -> list[psutil.Process]:
+    """Processes, without this one, that work in this folder or below it."""
+    return [
+        each
+        for each in psutil.process_iter(["cwd"])
+        if Path(each.info["cwd"] or "/").is_relative_to(folder) and each.pid != os.getpid()
+    ]
 
 
 def command_line_of(process: psutil.Process) -> str:

@@ -16,6 +16,7 @@ from jobs.cli import redline
 from jobs.setup.releases import PAIRS
 from jobs.setup.version import __version__
 from tests.support.commands import job
+from tests.support.kubernetes import RIGHTS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs" / "deploy").glob("*.md"))
@@ -114,6 +115,11 @@ def test_the_projects_spark_settings_are_settings_that_the_driver_reads() -> Non
     for text in TEXTS.values():
         for key in set(re.findall(r"spark\.redline\.[\w.]+\w", text)):
             assert f'"{key}"' in source, key
+
+
+def test_the_service_account_of_kubernetes_has_the_tested_rights() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (`.*`) \|$", TEXTS["kubernetes.md"], re.M)
+    assert {resource: re.findall(r"`(\w+)`", verbs) for resource, verbs in rows} == RIGHTS
 
 
 def test_exit_codes_are_those_of_the_command() -> None:
