@@ -79,7 +79,9 @@ def _handle_signals() -> list[int]:
         raise KeyboardInterrupt if number == signal.SIGINT else TerminatedError
 
     def repeat_signal(lost: sys.UnraisableHookArgs) -> None:
-        """Repeat a signal if Python dropped its exception in a finalizer, for example in py4j."""
+        """Repeat a signal if Python dropped the signal's exception in a finalizer, for example in
+        py4j.
+        """
         if isinstance(lost.exc_value, (KeyboardInterrupt, TerminatedError)) and interrupts:
             was_lost.set()
             # The signal is delayed, because an exception that is raised here would be dropped, too.
@@ -116,9 +118,9 @@ def _end_with_starters(is_over: threading.Event) -> None:
 def _starters() -> list[psutil.Process]:
     """The parent processes whose end also ends the job, up to the process that started the session.
 
-    The result lacks a parent that has detached the job by `nohup`, or by `&` in a script: the job
-    then ignores a signal that the parent does not ignore. The result also lacks the shell of a
-    terminal, because the terminal itself sends SIGHUP to the job's process group.
+    The result ends before a parent that has detached the job by `nohup`, or by `&` in a script.
+    Such a parent does not ignore a signal that the job ignores. The result also ends before the
+    shell of a terminal, because the terminal itself sends SIGHUP to the job's process group.
     """
     import psutil
 

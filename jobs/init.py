@@ -178,7 +178,7 @@ def _check(file: Path, text: str) -> None:
     """Write the file. If a run would refuse the file, restore the previous state.
 
     Raises:
-        ConfigError: a run would refuse the file, or it cannot be written.
+        ConfigError: a run would refuse the file, or the file cannot be written.
     """
     from jobs.config.loading import load_cluster
 

@@ -68,7 +68,7 @@ def open_tables(where: str, spark: SparkSession | None = None) -> TableStore:
     """Open the tables at a path, or in a schema of a catalog.
 
     Args:
-        where: a path with a slash, valid on Spark's server, or the name of a schema.
+        where: a path that contains a slash and is valid on Spark's server, or the name of a schema.
         spark: the Spark session. The default is the notebook's variable `spark`, else the Spark
             Connect server in SPARK_REMOTE, else a new local session.
 

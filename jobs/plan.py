@@ -214,8 +214,8 @@ def export(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _idle_min(goal: str) -> float:
-    """The goal's threshold of the request handlers' idle fraction. A goal without a file has the
-    threshold of the default goal.
+    """The lowest idle fraction of request handlers that a goal permits. For a goal without a file,
+    the result is the value of the default goal.
     """
     from jobs.config.loading import load_goal
 

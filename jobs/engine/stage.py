@@ -112,7 +112,7 @@ class Barrier(Protocol):
         """Index of this task in the stage."""
 
     def allGather(self, message: str) -> list[str]:  # noqa: N802 - Spark's name
-        """The messages of all tasks; blocks until all tasks have called."""
+        """The messages of all tasks. The call blocks until all tasks have called this method."""
 
 
 def stage_frame(spark: SparkSession, plan: StagePlan) -> DataFrame:

@@ -1,4 +1,6 @@
-"""The measurement `failover`: the time until every partition has a live leader after a kill."""
+"""The measurement `failover`: the time from the kill of a broker until each partition has a live
+leader.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,9 @@ class Load(Measurement):
         return FixedLoadRun(case.config.in_full, replace(case.held, repeats_invalid=True))
 
     def results(self, summary: RunSummary) -> Iterator[Result]:
-        """The median of each reading over the valid trials, and their most frequent resource."""
+        """The median of each reading over the valid trials, and the resource that most often
+        limited the load in these trials.
+        """
         if summary.trials:
             yield _rate_result(summary.trials)
 

@@ -81,8 +81,8 @@ def _name_kept(
     locks: bool,
     reporter: Reporter,
 ) -> None:
-    """Report topics and groups that have names like those of a run but are kept, and the commands
-    that delete them.
+    """Report the topics and groups that are kept although they have names like those of a run. Also
+    report the commands that delete these topics and groups.
     """
     server = next(join_address(*each) for each in opened.info.addresses.values())
     unproven = [each for each in found if not each.run_id]

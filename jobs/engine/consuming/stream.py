@@ -67,12 +67,12 @@ Batch = tuple[int, int, int, int, int, int]
 
 
 class FetchStream:
-    """Parser of one connection's bytes into responses, partitions and batches.
+    """Parser that divides the bytes of one connection into responses, partitions and batches.
 
     Args:
         sink: receives the parsed parts in the order of the bytes.
         partitions: the partitions of all topics, with their numbers.
-        check_crcs: whether to verify the CRC-32C of each batch, which reads every byte.
+        check_crcs: whether to verify the CRC-32C of each batch. The verification reads every byte.
 
     Attributes:
         skippable: number of bytes that the parser skips next [B].

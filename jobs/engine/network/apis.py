@@ -42,14 +42,14 @@ def apis_of_producers(is_idempotent: bool, has_transactions: bool) -> tuple[Api,
 
 
 def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dict[Api, int]:
-    """The highest version of each kind of request that both a broker and the engine support.
+    """For each kind of request, the highest version that both a broker and the engine support.
 
     Args:
         apis: the kinds of requests that the broker will get.
         known: API key → lowest and highest version that the broker supports.
 
     Raises:
-        ConfigError: no version of a request is supported by both the broker and the engine. The
+        ConfigError: the broker and the engine have no version in common for a kind of request. The
             error's text has no subject, because the caller puts the broker's name before it.
     """
     found = {}

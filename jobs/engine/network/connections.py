@@ -182,8 +182,8 @@ class Connector:
         Raises:
             BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
                 connections.
-            ConfigError: no version of one of `apis` is supported by both the broker and the engine,
-                or a file of the security options cannot be used.
+            ConfigError: the broker and the engine have no version in common for one of `apis`, or a
+                file of the security options cannot be used.
         """
         with Opening(self, Aim.ALL) as opening:
             opening.open_all(wanted)
@@ -194,7 +194,7 @@ class Connector:
 
 
 class Aim(Enum):
-    """The purpose of opening connections.
+    """The purpose for which connections are opened.
 
     `ALL`: all connections are needed, so one refusal ends the opening. The time limit for all
     connections is `PATIENCE` times `timeout_s`, so that a broker can accept the connections slowly.
@@ -214,7 +214,8 @@ class Opening:
     The end of the block closes the connections that were not taken.
 
     Attributes:
-        refused: one refused connection of each refusing broker, with the explanation.
+        refused: (name of the client, broker id) → error that explains the refusal; the name is
+            empty if a `ConnectPacer` gave up the broker.
     """
 
     def __init__(self, connector: Connector, aim: Aim) -> None:

@@ -1,8 +1,8 @@
 """Host names, TCP connections and TLS contexts for connections to brokers.
 
 One look-up of a host, within a deadline, serves all connections to the host. The system's resolver
-can block without a limit, so each look-up runs on a thread of its own, which is abandoned at the
-deadline. If a host has several addresses, a connection goes to the first address that answers.
+can block without a limit, so each look-up runs on a thread of its own. At the deadline this thread
+is abandoned. If a host has several addresses, a connection goes to the first address that answers.
 
 The module also has kafka-python's transports, with one fault corrected.
 """

@@ -1,11 +1,12 @@
 """The pace of opening new connections to one broker. Pure.
 
-Brokers and cloud services limit the number of connections and the rate of new ones. Some limits
-close a connection (max.connections.per.ip, rates per address, MSK's IAM logins). Other limits let a
-connection wait (max.connection.creation.rate, max.connections). The pacer works like TCP's
-congestion window: its limit is the number of connections that may be opening at the same time. The
-pacer raises its limit while connections open quickly. If a broker closes a connection or lets it
-wait, the pacer halves its limit. After a closed connection the pacer also pauses.
+Brokers and cloud services limit the number of connections and the rate of new ones. At some limits,
+a broker closes a connection (max.connections.per.ip, rates per address, MSK's IAM logins). At other
+limits, a broker lets a connection wait (max.connection.creation.rate, max.connections). The pacer
+works like TCP's congestion window: its limit is the number of connections that may be opening at
+the same time. The pacer raises its limit while connections open quickly. If a broker closes a
+connection or lets it wait, the pacer halves its limit. After a closed connection the pacer also
+pauses.
 """
 
 from __future__ import annotations
@@ -113,8 +114,8 @@ class ConnectPacer:
         return started
 
     def next_s(self) -> float:
-        """Earliest time to start a waiting connection, unless `opened` or `refused` is called
-        before [s].
+        """Earliest time to start a waiting connection [s]. A call of `opened` or `refused` can
+        change this time.
         """
         is_free = self._waiting and not self.has_given_up and self._running < int(self.window)
         return self._pause_until_s if is_free else math.inf

@@ -128,8 +128,8 @@ def explain_refusal(error: BaseException, options: Mapping[str, Any]) -> str:
 
     Args:
         error: an error of Python's ssl module, of a socket or of kafka-python.
-        options: connection options of kafka-python, of which the text contains only the protocol
-            and the mechanism.
+        options: connection options of kafka-python. Of these options, the explanation contains only
+            the protocol and the mechanism.
     """
     error = _cause(error)
     protocol = str(options.get("security_protocol", "PLAINTEXT"))

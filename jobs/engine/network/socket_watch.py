@@ -103,7 +103,9 @@ def parsed(answer: bytes) -> TcpInfo | None:
 
 
 def tcp_info(sock: socket.socket) -> TcpInfo | None:
-    """The kernel's figures of this socket; None if the kernel has none, or the socket is closed."""
+    """The kernel's figures of this socket; None if the kernel shows no figures, or the socket is
+    closed.
+    """
     return parsed(_option(sock, socket.IPPROTO_TCP, _TCP_INFO, _INFO.size))
 
 
@@ -168,7 +170,7 @@ class SocketTally:
     during the window.
 
     Args:
-        counts: counts of the connection's broker, to which the sums are added.
+        counts: counts of the connection's broker. The sums are added to these counts.
         first: figures at the start of the window; None for a socket that is opened later.
     """
 
@@ -228,7 +230,8 @@ class _Watched:
 
 
 class SocketWatch:
-    """A watch of a fixed selection of a task's connections, evenly spread over the brokers.
+    """Watches some connections of a task. The selection of connections is fixed, and evenly spread
+    over the brokers.
 
     Args:
         channels: (broker id, connection) of all connections of the task.

@@ -208,8 +208,8 @@ class Sockets(Generic[Owned_contra]):
         """Wait for events of the sockets, and handle them.
 
         Args:
-            timeout_s: longest wait for the first event [s]. If `gather_s` is longer, the call waits
-                `gather_s`.
+            timeout_s: longest wait for the first event [s]. If `gather_s` is longer than
+                `timeout_s`, the call waits `gather_s`.
             gather_s: time to gather events before they are handled together [s]; ignored if
                 `timeout_s` is 0.
         """
@@ -246,7 +246,8 @@ class Sockets(Generic[Owned_contra]):
 
         Args:
             before_s: time of the previous poll of the sockets [s]. If the kernel's time stamp of
-                the bytes is older, because the kernel's clock was changed, `before_s` replaces it.
+                the bytes is older than `before_s`, because the kernel's clock was changed,
+                `before_s` replaces the time stamp.
         """
         try:
             size, stamp_s = transport.receive_stamped(self._buffer)

@@ -145,9 +145,9 @@ class Transport:
 
     Attributes:
         sock: the socket, whose figures the kernel reports.
-        retire_s: time on the monotonic clock at which a successor must replace the transport,
-            because the broker ends the session soon after [s]; infinite for a session without an
-            end.
+        retire_s: time at which a successor must replace the transport [s of the monotonic clock],
+            because the broker ends the session shortly after this time; infinite for a session
+            without an end.
         versions: API key → version of the requests.
     """
 
@@ -294,9 +294,9 @@ class TlsTransport(Transport):
     """A transport over a TLS connection after its handshake.
 
     If the socket is full, OpenSSL keeps a TLS record that it has already encrypted. OpenSSL then
-    requires that the next call sends the bytes of the kept record again, in a piece of at least
-    the same length. The caller therefore continues with the first byte that was not sent, and
-    `joined` makes a piece that is long enough.
+    requires that the next call sends the bytes of the kept record again, in a piece of at least the
+    same length. The caller therefore continues with the first byte that was not sent. `joined`
+    makes a piece that is long enough.
 
     OpenSSL reads the socket itself and ignores the kernel's time stamps. OpenSSL must decrypt all
     bytes to find the end of a TLS record, so no bytes are dropped unread.
@@ -345,10 +345,10 @@ class TlsTransport(Transport):
 def joined(buffers: Sequence[Buffer]) -> list[Buffer]:
     """The same bytes in fewer pieces. Small buffers are joined; large buffers stay separate.
 
-    Joining a small buffer takes a tenth of the time of its encryption. A separate call of OpenSSL
-    for the buffer takes several times as long as joining it. If the socket becomes full, the next
-    call copies the unsent bytes of a joined piece again. The size of a joined piece is therefore
-    limited.
+    Joining a small buffer takes a tenth of the time that the buffer's encryption takes. Without
+    joining, each small buffer would need a separate call of OpenSSL. Such a call takes several
+    times as long as the joining of the buffer. If the socket becomes full, the next call copies the
+    unsent bytes of a joined piece again. The size of a joined piece is therefore limited.
     """
     if sum(map(len, buffers)) <= _JOIN_BYTES:
         return [b"".join(buffers)]

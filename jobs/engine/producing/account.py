@@ -128,8 +128,8 @@ class Account:
         last_acked_s: time of the latest acknowledgement; None before the first.
         sockets: broker id → counts of the sockets to the broker, set at the end of the window.
         log_bytes: size of the batches that were acknowledged in this window [B].
-        slice_s: length of the slices of the window, for which latencies are also counted separately
-            [s].
+        slice_s: length of one slice of the window [s]. Latencies are also counted separately for
+            each slice.
         refused: number of error codes in produce responses, in this window and all earlier ones.
         answered_s: broker id → time of the broker's last answer; with acks=0, time at which the
             last request was written to the broker's socket.
@@ -181,9 +181,9 @@ class Account:
 
     @property
     def offsets_total(self) -> Counter[int]:
-        """Partition → number of offsets in the partition's log that the task's producers used in
-        all windows so far, or more. Each acknowledged record and each transaction marker uses one
-        offset.
+        """Partition → lower bound of the number of offsets that the task's producers used in the
+        partition's log, in all windows until now. Each acknowledged record and each transaction
+        marker uses one offset.
         """
         return self._before + self._offsets
 
@@ -210,7 +210,7 @@ class Account:
             self.counts.sent_records += records
 
     def count_late(self, lateness_s: float, records: int, now: float) -> None:
-        """Count a batch that was sent late, by `lateness_s` [s], only because of the generator."""
+        """Count a batch that was sent `lateness_s` [s] too late, only because of the generator."""
         if self.window.holds(now):
             self.lateness.add(lateness_s, records)
 
@@ -332,7 +332,9 @@ class Account:
 
 
 def _records_waiting(producer: Producer, leaders: Sequence[int]) -> Counter[int]:
-    """Broker id → number of records of sealed batches without an acknowledgement, if above 0."""
+    """Broker id → number of records in sealed batches that are not acknowledged yet. Brokers
+    without such records are left out.
+    """
     found = Counter[int]()
     for broker, connection in producer.connections.items():
         found[broker] += sum(batch.records for batch in connection.batches_in_flight)

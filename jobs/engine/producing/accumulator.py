@@ -131,7 +131,9 @@ class Accumulator:
             self.to_send_again -= 1 if batch.trouble else 0
 
     def take_before(self, queue: PartitionQueue, before_s: float = NEVER) -> list[Batch]:
-        """Take the batches of a queue that were due before this time; by default all batches."""
+        """From this queue, take the batches that were due before this time; by default, take all
+        batches.
+        """
         taken = [batch for batch in queue.batches if batch.due_s < before_s]
         if taken:
             queue.batches = deque(batch for batch in queue.batches if batch.due_s >= before_s)
@@ -149,7 +151,9 @@ class Accumulator:
         self.schedule(queue, queue.producer, not_before_s)
 
     def end_retry(self, producer: Producer, batch: Batch, now: float) -> None:
-        """If this batch is the retry for whose answer its queue waits, schedule the queue now."""
+        """Schedule the queue of this batch now, if the queue waits for the answer to a retry of
+        this batch.
+        """
         queue = producer.queues.get(batch.partition)
         if queue is not None and queue.under_way is batch:
             queue.under_way = None

@@ -29,7 +29,8 @@ class Trouble:
         failures: number of failed sends of the batch.
         error: name of the last error.
         is_unsure: whether a broker may have the batch, and would recognize a retry by the sequence.
-        copies: number of copies of the batch that brokers may have, but cannot match to a retry.
+        copies: number of possible copies of the batch in the log. A broker cannot recognize that a
+            retry repeats these copies.
     """
 
     failures: int = 0

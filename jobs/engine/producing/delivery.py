@@ -353,7 +353,9 @@ class Delivery:
         return self._account.begin_window(following)
 
     def close(self, now: float) -> None:
-        """End the last window. From now on, only batches that were sent before are sent again."""
+        """End the last window. From now on, no batch is sent for the first time; only failed
+        batches are sent again.
+        """
         self._account.end_window(self.producers, self.leaders, now)
         self._accumulator.is_open = False
         for producer in self.producers:
@@ -488,7 +490,7 @@ class Delivery:
     # --- queues -------------------------------------------------------------
 
     def _expire(self, queue: PartitionQueue, now: float) -> None:
-        """Fail the batches of a queue that are older than the delivery timeout."""
+        """In this queue, fail all batches that are older than the delivery timeout."""
         for batch in self._accumulator.take_before(queue, now - self._timeout_s):
             self._fail(queue.producer, batch, batch.last_error, now)
 

@@ -4,8 +4,8 @@ The loop has one thread and one selector. The delivery (`jobs.engine.producing.d
 what to send and when; the network client sends. The loop calls the delivery and the network client,
 receives the driver's messages, and runs the phases of the load.
 
-The module also has the schedules of producers in a growing load, and `WireProducers`, the engine's
-own producer client, which sends batches that were encoded in advance.
+The module also has the schedules of producers in a growing load. The class `WireProducers` is the
+engine's own producer client. This client sends batches that were encoded in advance.
 """
 
 from __future__ import annotations
@@ -127,8 +127,8 @@ def _undisturbed() -> Iterator[None]:
     """Keep other work of the process from delaying the schedule.
 
     Garbage collection is off, because neither the load nor reopened connections make reference
-    cycles. A short switch interval (`_SWITCH_INTERVAL_S`) limits the time for which other threads
-    of the process keep the thread of the schedule waiting.
+    cycles. A short switch interval (`_SWITCH_INTERVAL_S`) limits how long other threads of the
+    process can delay the thread of the schedule.
     """
     was_enabled, interval_s = gc.isenabled(), sys.getswitchinterval()
     gc.disable()

@@ -67,7 +67,7 @@ class NetworkClient:
             self.sockets.add(connection, transports[key])
 
     def follow(self, decider: Registration | Delivery) -> None:
-        """From now on, carry out the actions of `decider`, and report events to it.
+        """From now on, carry out the actions of `decider`, and report events to `decider`.
 
         The function closes a connection with an unanswered request, because `decider` did not send
         the request and could not handle its response.

@@ -29,12 +29,12 @@ longer."""
 class PartitionQueue:
     """Batches of one producer that wait for one partition, in the order of their records.
 
-    A queue exists only while batches wait. Unless a queue is muted, it takes turns with the other
-    queues of the connection to its leader. A queue is muted if a batch failed, if the connection is
-    lost, or if the partition must first be added to a transaction. A muted queue sends failed
-    batches one at a time, before all later batches. The order of a partition's records therefore
-    changes no more than `max_in_flight` allows, and the sequences of an idempotent producer stay in
-    order.
+    A queue exists only while batches wait. A queue waits for the connection to its partition's
+    leader. Unless the queue is muted, it takes turns with the other queues of this connection. A
+    queue is muted if a batch failed, if the connection is lost, or if the partition must first be
+    added to a transaction. A muted queue sends failed batches one at a time, before all later
+    batches. The order of a partition's records therefore changes no more than `max_in_flight`
+    allows. The sequences of an idempotent producer stay in order.
 
     Attributes:
         batches: first the failed batches, and then full batches that were never sent; the
@@ -124,7 +124,7 @@ class Connection(Channel):
     @property
     def has_waiting(self) -> bool:
         """Whether batches wait to be sent over this connection, or a new connection waits to
-        replace it.
+        replace this connection.
         """
         return bool(self.queues) or self.has_successor
 
@@ -169,9 +169,9 @@ class Producer:
 
     Records gather in an open batch for one sticky partition. The batch is ready when the next
     record does not fit any more, or at the end of `linger_ms`. After `batch_size` bytes, the
-    producer changes to another sticky partition. The producer chooses the next sticky partition at
-    random, as Kafka's default partitioner does (KIP-794), or uses the partitions in turn, starting
-    at a different partition for each producer.
+    producer changes to another sticky partition. By default, the producer chooses the next sticky
+    partition at random, as Kafka's default partitioner does (KIP-794). With `round_robin`, the
+    producer uses the partitions in turn. Successive producers then start at successive partitions.
 
     Kafka's producer adds a record with a key to the open batch of the key's partition. When the
     first of a broker's batches has waited for `linger.ms`, all open batches for this broker go into
@@ -186,18 +186,18 @@ class Producer:
             queue of its partition. While a transaction ends, the open batch waits for the next
             transaction.
         full_records: number of records that fit into the open batch.
-        full_s: time at which the first record that does not fit into the open batch is due.
+        full_s: due time of the first record that does not fit into the open batch.
         ready_s: time at which the open batch is ready, because it is full or `linger_ms` is over.
         scheduled_s: time at which `Delivery` next handles the producer; NEVER if no time is set.
-        buffered_bytes: size of the waiting batches, failed ones included [B].
+        buffered_bytes: size of the waiting batches, including failed batches [B].
         blocked: whether `buffer_memory` is used up, so that no record is added until brokers accept
             batches.
         id_state: state of an idempotent producer; None for other producers.
         transactions: state of the transactions; None without transactions.
         has_keys: whether a partition is chosen for each record; if not, a partition is chosen for
             each batch.
-        closed_loop: whether records are available whenever there is room; if so, latency counts
-            from the time at which the batch is sealed, and no record is late.
+        closed_loop: whether records are available whenever there is room. In a closed loop, latency
+            counts from the time at which the batch is sealed, and no record is late.
     """
 
     def __init__(

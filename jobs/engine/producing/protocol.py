@@ -3,12 +3,13 @@
 A produce request refers to its payload, so the payload is not copied. The encoder of kafka-python
 encodes the first fields of produce requests once per connection. Each send only patches and appends
 fields of fixed width. Produce requests have version 7, because the fields of version 7 have a fixed
-width, and every broker from Kafka 2.1 to 4.x accepts version 7. Later versions changed the framing,
-the answers to refused batches, the names of topics and the first batch of a transaction; a broker
-appends the records of all versions in the same way.
+width, and every broker from Kafka 2.1 to 4.x accepts version 7. Versions above 7 changed the
+framing, the answers to refused batches, the names of topics and the first batch of a transaction. A
+broker appends the records of all versions in the same way.
 
-Requests for leaders and producer ids, and requests to coordinators of transactions, are rare, so
-kafka-python's codecs encode these requests and decode their responses.
+All other requests are rare: requests for leaders, requests for producer ids, and requests to
+coordinators of transactions. Therefore kafka-python's codecs encode these requests and decode their
+responses.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class ProduceEncoder:
     """Encoder of produce requests for one topic and one client id, as scatter-gather buffers.
 
     Args:
-        first: number that stands for the topic's partition 0 in the task, which numbers the
-            partitions of all topics together (see `Partitions`).
+        first: the task's number of the topic's partition 0. A task numbers the partitions of all
+            topics together (see `Partitions`).
         transactional_id: id of a producer with transactions; None without transactions.
     """
 
@@ -131,12 +132,12 @@ def decode_produce_response(frame: Buffer, first: int = 0) -> tuple[dict[int, in
     """Decode a response of version 7, without its size field.
 
     Args:
-        first: number that stands for partition 0 of the response's only topic in the task, which
-            numbers the partitions of all topics together (see `Partitions`).
+        first: the task's number of partition 0 of the topic; the response has only one topic. A
+            task numbers the partitions of all topics together (see `Partitions`).
 
     Returns:
-        Number of each partition → Kafka's error code, 0 for success; and the time for which a quota
-        throttled the client [ms].
+        The pair (number of each partition → Kafka's error code, throttle time). The error code 0
+        means success. The throttle time is the time for which a quota throttled the client [ms].
 
     Raises:
         AnswerFormatError: the frame is not a produce response.
@@ -248,8 +249,8 @@ def encode_request(
     """Encode a request that carries no records.
 
     Args:
-        partitions: the partitions of all topics. A partition has one number in the whole task, from
-            which `partitions` finds the topic and the partition's number in the topic.
+        partitions: the partitions of all topics. A partition has one number in the whole task. From
+            this number `partitions` finds the topic, and the partition's number in the topic.
         versions: API key → version of the request; the lowest version by default.
     """
     api, kind, _answer, _what = _CODECS[type(request)]

@@ -1,13 +1,13 @@
 """Schedules: the times at which the records of a producer are due.
 
 A schedule has two parts: arrivals and a pace. The arrivals convert the number k of a record to the
-position of the record, a number on the scale of k. At a fixed rate the position of record k is k;
-in a Poisson process the position of a record is random. The pace converts the position of a record
-to the time at which the record is due. At a constant rate the due time is proportional to the
-position. During a ramp-up a record is due later than at a constant rate. In a bursty pattern a
-record is due within a burst. Arrivals and paces convert in both directions: from a record to its
-due time, and from a time to the number of due records. Neither arrivals nor paces keep a state of
-earlier records.
+record's position. A position is a number on the same scale as k. At a fixed rate the position of
+record k is k; in a Poisson process the position of a record is random. The pace converts the
+position of a record to the time at which the record is due. At a constant rate the due time is
+proportional to the position. During a ramp-up a record is due later than at a constant rate. In a
+bursty pattern a record is due within a burst. Arrivals and paces convert in both directions: from a
+record to its due time, and from a time to the number of due records. Neither arrivals nor paces
+keep a state of earlier records.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ class ProfilePace:
     Attributes:
         rate_records_per_s: the full rate [1/s].
         profile: the profile, whose time 0 is the start of the measured window.
-        warmup_s: duration of the load before the window, at the profile's first share [s].
+        warmup_s: duration of the load before the window [s]. During this time the load is the
+            profile's first share.
     """
 
     rate_records_per_s: float
@@ -112,7 +113,7 @@ class FixedArrivals:
         self._phase = phase
 
     def position(self, record: int) -> float:
-        """Position of record number `record`, for a pace to convert to a time."""
+        """Position of record number `record`. A pace converts the position to a time."""
         return record + self._phase
 
     def until(self, position: float) -> int:
@@ -146,7 +147,7 @@ class PoissonArrivals:
         self._first = bisect_left(self._points, self._origin)
 
     def position(self, record: int) -> float:
-        """Position of record number `record`, for a pace to convert to a time."""
+        """Position of record number `record`. A pace converts the position to a time."""
         cycles, index = divmod(self._first + record, _CYCLE)
         return cycles * _CYCLE + self._points[index] - self._origin
 
@@ -252,9 +253,9 @@ class EndingSchedule:
 def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedule:
     """The schedule of one producer of a trial.
 
-    All producers start together, and their bursts are at the same times. The records of different
-    producers are shifted in time by different shares of a batch. If the records were not shifted,
-    the batches of all producers would arrive at the same time.
+    All producers start together, and their bursts are at the same times. Each producer's records
+    are shifted in time, by a different part of the time in which one batch fills. If the records
+    were not shifted, the batches of all producers would arrive at the same time.
 
     Args:
         index: index of the producer.
@@ -278,8 +279,8 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
-    """The time by which the producer's records are shifted, as a number of records at the
-    producer's rate. The number is at least 0 and less than one batch.
+    """The shift of the producer's records in time, as the number of records that are due during the
+    shift. The number is at least 0 and less than one batch.
     """
     return pattern.records_per_batch * (index * _GOLDEN % 1.0)
 

@@ -28,9 +28,10 @@ class TransactionManager:
 
     Args:
         send: function (connections, request, time) that sends the request over one of the
-            connections. If no connection is open, the function asks for them to be opened, and
-            returns False.
-        backoff_s: returns the time before a retry after this number of failures [s].
+            connections. If none of the connections is open, the function requests that they are
+            opened, and returns False.
+        backoff_s: function (number of failures) that returns how long to wait before the next retry
+            [s].
 
     Attributes:
         open: producers with an open transaction.
@@ -48,7 +49,9 @@ class TransactionManager:
         self.open: set[Producer] = set()
 
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
-        """Whether the partition's batches may be sent; if not, request to add the partition."""
+        """Whether the partition's batches may be sent. If the transaction must first add the
+        partition, this method requests the addition.
+        """
         transactions = producer.transactions
         if transactions is None or partition in transactions.partitions:
             return True
@@ -130,13 +133,15 @@ class TransactionManager:
         self.advance(producer, transactions, now)
 
     def settle(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Handle the outcome of a batch of the transaction."""
+        """Handle the outcome of one of the transaction's batches."""
         transactions.unsettled -= 1
         if transactions.is_ending and not transactions.unsettled:
             self.advance(producer, transactions, now)
 
     def abort(self, producer: Producer, transactions: Transactions, now: float) -> None:
-        """Abort the transaction of a failed batch, and fail its other unsent batches."""
+        """Abort the transaction of a failed batch. Also fail the transaction's other unsent
+        batches.
+        """
         accumulator, is_first = self._accumulator, not transactions.is_failed
         transactions.is_failed = True
         transactions.end(now)

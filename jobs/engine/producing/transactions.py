@@ -55,7 +55,8 @@ class Transactions:
         coordinator: broker id of the coordinator; None while it is unknown.
         partitions: partitions that the coordinator has added to the open transaction, so that
             batches for these partitions may be sent.
-        wanted: partitions for which batches wait, whether or not they are added yet.
+        wanted: partitions for which batches wait, including partitions that the coordinator has not
+            added yet.
         began_s: time at which the first batch of the open transaction began to wait; None without
             an open transaction.
         unsettled: number of the transaction's batches without an outcome.
@@ -89,8 +90,8 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open. A transaction opens when its first batch waits, and ends
-        with the coordinator's response to its last request.
+        """Whether a transaction is open. A transaction opens when its first batch waits. It ends
+        with the coordinator's response to the transaction's last request.
         """
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 

@@ -72,10 +72,11 @@ class AcknowledgedOffsets:
     """The acknowledged offsets of all tasks. Every task must call `finish` once.
 
     Args:
-        gather: exchanges messages; blocks until all tasks have called.
+        gather: exchanges messages; a call of `gather` blocks until all tasks have called it.
 
     Attributes:
-        own_offsets: partition → minimum number of log offsets that this task's producers have used.
+        own_offsets: partition → lower bound of the number of offsets that this task's producers
+            have used in the partition's log.
     """
 
     def __init__(self, plan: TrialPlan, gather: Gather) -> None:

@@ -1,4 +1,4 @@
-"""Comparison of this host's clock with the driver's, by round trips as in NTP.
+"""Comparison of this host's clock with the driver's clock, by round trips as in NTP.
 
 The module needs only the standard library, because a probe sends the module to executors that may
 lack this project.
@@ -21,11 +21,12 @@ def compare_clocks(
     """Compare this host's clock with the driver's.
 
     The offset of the clocks is computed from the shortest of several round trips. The error of the
-    offset is at most half of the time of the shortest round trip.
+    offset is at most half as long as the shortest round trip.
 
     Args:
-        ask_driver: requests the driver's time and waits for the answer [s since the epoch]; a
-            result of None means that the driver does not answer, and ends the comparison.
+        ask_driver: requests the driver's time, waits for the answer, and returns the driver's time
+            [s since the epoch]. The result None means that the driver does not answer; the
+            comparison then ends.
         rounds: maximum number of round trips.
         clock: monotonic clock [s].
         wall_clock: clock of this host [s since the epoch].

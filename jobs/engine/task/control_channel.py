@@ -4,9 +4,10 @@ The driver listens (`jobs.trials.control_server`). The task connects with TLS be
 connections to brokers. The plan contains the driver's certificate and the trial's token. The
 certificate authenticates the driver. The task sends the token in its first message, to authenticate
 itself. The driver and the task send JSON, one object per line. The driver admits each task of a
-trial once, and no task of a load that has ended. If a barrier stage loses a task, Spark aborts the
-stage if it is the last stage of its job, and restarts the stage otherwise (see Spark's
-DAGScheduler). The stage of a trial is the last stage of its job, so Spark aborts it.
+trial only once. After a load has ended, the driver admits no task of this load. If a barrier stage
+loses a task, Spark usually restarts the stage. If the stage is the last stage of its job, Spark
+aborts the stage instead (see Spark's DAGScheduler). The stage of a trial is the last stage of its
+job, so Spark aborts it.
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.
@@ -83,10 +84,10 @@ class StartSignal:
 
     Attributes:
         ready_s: time at which the last task was ready, on the clock of that task's host [s since
-            the epoch]. If a busy driver received the last message later, `ready_s` is the time at
-            which the driver received the last message (see `LATE_MAX_S`).
-        problem: reason why the load does not start, which can be a problem of another task; None if
-            the load starts.
+            the epoch]. If a busy driver received the last message after this time, `ready_s` is the
+            time of the receipt, but at most `LATE_MAX_S` after the task was ready.
+        problem: reason why the load does not start: a problem of this task or of another task; None
+            if the load starts.
         watches_host: whether this task samples its host.
     """
 
@@ -104,7 +105,8 @@ def start_signals(
         ready: messages of the tasks.
         received_s: time at which the driver received the last message, on the driver's clock [s
             since the epoch]; 0 if the tasks exchange messages without the driver.
-        missing: text that names the tasks without a message in time; empty if there are none.
+        missing: text about the tasks whose messages did not arrive in time; empty if all messages
+            arrived in time.
     """
     last_s = max(each.now_s for each in ready.values())
     ready_s = min(max(last_s, received_s), last_s + LATE_MAX_S)
@@ -169,12 +171,13 @@ class DriverChannel:
             driver sets it.
         begin_after_s: length of the warm-up [s]; None until the driver sets it.
         end_after_s: length of the window [s]; None until the driver sets it.
-        clock_offset: largest offset of this host's clock from the driver's clock so far; None
-            before the first comparison.
+        clock_offset: largest offset until now between this host's clock and the driver's clock;
+            None before the first comparison.
         clock_change: change of the offset since the first comparison; None before the second
             comparison.
         take_host_samples: returns the samples of this task's host since its last call.
-        take_token: called with each new token for the brokers and its expiry [s since the epoch].
+        take_token: called for each new token for the brokers, with the token and the token's expiry
+            [s since the epoch].
     """
 
     def __init__(
@@ -423,10 +426,11 @@ class DriverChannel:
     def finish(self) -> None:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
-        The task does not close the connection first. If a task closes a connection on which it has
-        not read a heartbeat, the connection is reset, and the driver can lose messages that it has
-        not read yet. If the driver loses the report that the task ended as planned, the task counts
-        as lost. An error of the connection is ignored, because it means that the driver has ended.
+        The driver closes the connection before the task does. If the task closed the connection
+        while a heartbeat is unread, the connection would be reset. The driver could then lose
+        messages that it has not read yet. If the driver loses the report that the task ended as
+        planned, the task counts as lost. An error of the connection is ignored, because it means
+        that the driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)
@@ -455,7 +459,7 @@ def unpacked_window(text: str) -> bytes:
 
 
 def parse_window(packed: str) -> TaskReport:
-    """Read a packed report, which takes up to 40 ms for 10,000 partitions."""
+    """Read a packed report. The reading takes up to 40 ms for 10,000 partitions."""
     return TaskReport.from_row(json.loads(unpacked_window(packed)))
 
 

@@ -75,7 +75,8 @@ class TrialPlan:
 
     Attributes:
         trial_id: id of the trial, which is part of the client ids of the trial.
-        topics: names of the topics; producer i writes to topic i modulo the number of topics.
+        topics: names of the topics; producer i writes to the topic with the index i modulo (number
+            of topics).
         pattern: the traffic pattern.
         tasks: number of tasks with producers; task i has producers i, i + tasks, i + 2·tasks, …
         leaders: ids of the brokers that lead partitions 0, 1, 2, … of all topics together; see the
@@ -93,19 +94,19 @@ class TrialPlan:
         end_offsets: partition → end offset before the load; empty without consumers.
         network_namespace: file of the network namespace for connections to brokers; empty if tasks
             stay in their own namespace.
-        interface_speeds: interface → speed, for interfaces whose speed the system does not report
-            [B/s].
+        interface_speeds: interface → speed [B/s], for interfaces whose speed the system does not
+            report.
         climb: steps of a growing load; None if all producers begin together.
         part: name of the part of a mix; empty if the traffic is not a mix. In a mix, the attributes
             before `part` describe this part alone, with numbers from 0.
         first_partition: number of the part's first partition, counted through all parts.
         first_producer: number of the part's first producer, counted through all parts.
         first_group: number of the part's first consumer group, counted through all parts.
-        first_task: number of the part's first task with producers in the barrier stage.
-        first_consumer_task: number of the part's first task with consumers in the barrier stage;
-            None if the tasks with consumers follow the part's tasks with producers.
-        stage_consumer_tasks: total number of tasks with consumers of all parts of a mix; None if
-            the traffic is not a mix.
+        first_task: index in the barrier stage of the part's first task with producers.
+        first_consumer_task: index in the barrier stage of the part's first task with consumers;
+            None if the part's tasks with consumers directly follow its tasks with producers.
+        stage_consumer_tasks: number of tasks with consumers, over all parts of a mix; None if the
+            traffic is not a mix.
     """
 
     trial_id: str

@@ -85,15 +85,16 @@ class Window:
         """Check that the load is still needed, apply the driver's decisions, and report progress.
 
         Args:
-            acked: records acknowledged in the window; None if the task reports no progress.
-            written: records acknowledged since the start of the load.
-            refused: error responses since the start of the load; 0 if the client does not count
-                errors.
+            acked: number of records that were acknowledged in the window; None if the task reports
+                no progress.
+            written: number of records that were acknowledged since the start of the load.
+            refused: number of error responses since the start of the load; 0 if the client does not
+                count errors.
 
         Raises:
             OrphanedError: the parent process or the driver has ended.
             BeginMissedError, EndMissedError: the driver's message about the start or end of the
-                window arrived after that time.
+                window arrived too late, after this start or end.
         """
         if os.getppid() != self._parent:
             raise OrphanedError("the process that started this load has ended, so the load ends")

@@ -1,5 +1,5 @@
-"""The measurement of a comparison's pairs of trials, and the answer in compare.json. The sides take
-turns in the order A B B A (`jobs.campaigns.campaign.order_of`).
+"""The pairs of trials in a comparison: how they are measured, and the answer in compare.json. The
+sides take turns in the order A B B A (`jobs.campaigns.campaign.order_of`).
 """
 
 from __future__ import annotations

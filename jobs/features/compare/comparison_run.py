@@ -398,8 +398,8 @@ class ComparisonRun(Campaign[int]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the comparison, which depends on the error if there is one, and otherwise
-        on the answer.
+        """The outcome of the comparison. After an error, the outcome depends on the error. Without
+        an error, the outcome depends on the answer.
         """
         return outcome_with(self._answer) if error is None else outcome_of(error)
 

@@ -139,8 +139,8 @@ def _overrides(settings: Mapping[str, str], option: str) -> Iterator[str]:
     """The settings in the form of `--set` options.
 
     Raises:
-        ConfigError: the setting must have the same value on both sides, or the setting lacks its
-            prefix `workload.` or `goal.`.
+        ConfigError: a setting determines the load of both sides, so it cannot belong to one side;
+            or a setting lacks its prefix `workload.` or `goal.`.
     """
     for key, value in settings.items():
         path = tuple(key.split("."))

@@ -111,8 +111,8 @@ class Production:
 
         Args:
             wait: function that waits for a number of seconds.
-            every_s: interval of the samples [s]. A source with a longer interval keeps its own
-                interval.
+            every_s: interval of the samples [s]. A source whose own interval is longer than
+                `every_s` keeps its own interval.
 
         Raises:
             NoConclusionError: the brokers returned too few samples.
@@ -201,8 +201,8 @@ def _require_samples(today: Today, samples: Sequence[BrokerSample], interval_s: 
 
 
 def _busy(today: Today) -> tuple[float, float]:
-    """A sort key: the use of the busiest broker's request handlers, then the input of
-    all brokers.
+    """A sort key: the highest use of request handlers on any broker, and then the rate at which all
+    brokers receive bytes.
     """
     used = today.loads(Indicators())
     key = (Resource.REQUEST_HANDLERS, RATIO)
@@ -218,7 +218,7 @@ NO_LIBRARY = (
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
     """The history of the used share of the limit, from the rows that earlier calls of `redline
-    headroom` added to the table. Only rows with the given `is_estimate` count, because an estimate
+    headroom` added to the table. Rows with another `is_estimate` are ignored, because an estimate
     and the limit of a run are not comparable.
     """
     return [
@@ -229,8 +229,8 @@ def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
 
 
 def of_source(production: Production, answer: Answer, today: Today, limits: Indicators) -> History:
-    """The history of the resource that is exhausted first: the share of its limit in use, from a
-    Prometheus server.
+    """The history of the resource that is exhausted first, from a Prometheus server. The history
+    shows which share of the resource's limit was in use.
 
     The history is empty if the metrics do not come from a Prometheus server. The history is also
     empty if the use of the resource is measured in bytes.

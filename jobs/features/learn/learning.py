@@ -93,13 +93,15 @@ _STEPS_MIN = 12
 
 
 def evidence_file(workload: Path) -> Path:
-    """Path of the file with the evidence for each figure, in the workload's folder."""
+    """Path of the evidence file, which has the evidence for each figure. The file is in the
+    workload's folder.
+    """
     return workload.with_name(f"{workload.stem}.learned.json")
 
 
 def profile_file(workload: Path) -> Path:
-    """Path of the file with the curve, for `redline traffic --profile`, in the
-    workload's folder.
+    """Path of the profile file, which has the curve for `redline traffic --profile`. The file is in
+    the workload's folder.
     """
     return workload.with_name(f"{workload.stem}.profile.yaml")
 
@@ -173,7 +175,7 @@ def _moment_words(learned: Learned) -> str:
 
 
 def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -> None:
-    """Add the keys of a part to a map, each key with the source of its value as a comment.
+    """Add the keys of a part to a map. A comment behind each value states the source of the value.
 
     Args:
         place: the map to which the keys are added.
@@ -191,7 +193,7 @@ def _fill(place: CommentedMap, learned: LearnedPart, *, is_part: bool = False) -
 
 
 def _put(place: CommentedMap, key: str, figure: Figure) -> None:
-    """Add a key with the source of its value as a comment."""
+    """Add a key and its value. A comment behind the value states the source of the value."""
     value = figure.value
     if isinstance(value, list):
         value = CommentedSeq(value)
@@ -223,7 +225,7 @@ class LearnOrder:
         cluster: name or path of the cluster's file.
         topics: regular expressions. Each topic whose whole name matches an expression is learnt.
         out: path of the workload file to write.
-        bounds: the highest rate and the longest time at which topics are read.
+        bounds: the bounds of the reading, such as its highest rate and its longest duration.
         moment: which rate of production becomes scale 1: "peak", "mean" or "now".
         parts_max: maximum number of parts of the mix.
         overrides: the `--set` options for the cluster.

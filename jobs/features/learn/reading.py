@@ -295,7 +295,9 @@ def with_config(
 
 
 def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], str]:
-    """Topic → its properties; and the first reason why properties are missing, or an empty text."""
+    """The pair (topic → its properties, reason why properties are missing). The reason is about the
+    first refused topic, and empty if no topic was refused.
+    """
     kind = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
         kind(
@@ -579,9 +581,7 @@ class OffsetLookup:
         }
 
     def at(self, places: Iterable[Place], time_ms: int) -> dict[Place, Found]:
-        """Partition → its first offset at or after a time, which is the same for all partitions;
-        see `at_each`.
-        """
+        """Partition → its first offset at or after `time_ms`; see `at_each`."""
         return self.at_each(dict.fromkeys(places, time_ms))
 
     def at_each(self, times_ms: Mapping[Place, int]) -> dict[Place, Found]:
@@ -671,9 +671,9 @@ class OffsetLookup:
     ) -> dict[str, tuple[float, ...]]:
         """Topic → the times for which the offsets of its partitions are looked up.
 
-        The times are one hour apart. If this needs more than `LOOKUPS_MAX` look-ups or more than
-        `REQUESTS_MAX` requests, the distance between the times is doubled as often as necessary,
-        until it is longer than a day.
+        The times are one hour apart. If so many times need more than `LOOKUPS_MAX` look-ups or more
+        than `REQUESTS_MAX` requests, the distance between the times is doubled. The doubling is
+        repeated until both maxima are kept, or the distance is longer than a day.
         """
         step_s = HOUR_S
         while True:

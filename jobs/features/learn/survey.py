@@ -157,7 +157,9 @@ class Surveyor:
         return now_s
 
     def _look_up_curves(self, now_s: float) -> None:
-        """Look up the curve and the spread over partitions, for each topic with records."""
+        """For each topic with records, look up the curve, and the spread of the records over the
+        partitions.
+        """
         self._progress("looking up curves")
         known = self._offsets.curves({topic: self._logs[topic] for topic in self._windows}, now_s)
         begins = self._offsets.at_each(
@@ -174,8 +176,9 @@ class Surveyor:
     def _of_all(
         self, topic: str, curve: Curve, begins: Mapping[Place, Found]
     ) -> tuple[Curve, dict[int, float]]:
-        """The curve of all partitions, scaled up from the curve of some partitions, and a map from
-        each of these partitions to its share of the last day's records.
+        """The pair (curve of all partitions, partition → its share of the last day's records). The
+        curve is scaled up from `curve`, which contains only some partitions. The map contains all
+        partitions, or is empty if the shares are unknown.
 
         Args:
             begins: partition → the partition's offset at the start of the last day of `curve`.
@@ -300,7 +303,7 @@ class Surveyor:
         return (begin_s if is_late else from_s, now_s)
 
     def _probe(self, records: Mapping[str, float]) -> dict[str, float]:
-        """Topic → mean size of a record in the log, from a first small read [B]."""
+        """Topic → mean size of a record in the log [B], from a first small read."""
         bytes_each = PROBE_SHARE * self._bounds.bytes_max / max(1, len(records))
         leaders = {each.name: each.leaders for each in self._facts}
         probes = []

@@ -282,8 +282,8 @@ def load_of(
     """The fixed load of a case, on the goal's axis.
 
     The key `share` refers to the limit that was known when the case was first measured. All later
-    nights use the same load. A share of each night's own limit would decrease together with the
-    limit, and would hide a regression.
+    nights use the same load. If the load were a share of each night's own limit, the load would
+    decrease together with the limit. The lower load would hide a regression.
 
     Args:
         history: the table rows of this suite on this cluster, oldest first.
@@ -444,7 +444,7 @@ class NightRun(Campaign[SuiteCase]):
 
     Args:
         config: the suite's configuration, with the message sizes of all cases.
-        night: the name of the night. A continued night has the same name.
+        night: the name of the night. A night that is continued keeps its name.
         budget_s: the time budget of the night [s]; None for the budget of the suite.
         junit: the path of the JUnit XML file; None to write no such file.
     """
@@ -484,7 +484,9 @@ class NightRun(Campaign[SuiteCase]):
         return plan_of(self.config, case)
 
     def starting_s(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> float:
-        """The start time of the brokers and Spark [s]; all cases use the same brokers."""
+        """The time that the start of the brokers and of Spark takes [s]. All cases use the same
+        brokers.
+        """
         return starting_s(self.config.cluster)
 
     def about(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> tuple[str, ...]:
@@ -496,8 +498,8 @@ class NightRun(Campaign[SuiteCase]):
     # --- measuring ----------------------------------------------------------
 
     def has_results(self, folder: Path) -> bool:
-        """Whether the folder has results of this night. The folder of a new night has no results;
-        `--night` may name a new night or an earlier one.
+        """Whether the folder has results of this night. The value of `--night` can be the name of a
+        new night or of an earlier night. The folder of a new night has no results.
         """
         return (folder / "nightly.json").exists()
 
@@ -576,8 +578,8 @@ class NightRun(Campaign[SuiteCase]):
         self._cases = case_reports(self.suite, comparisons, missing, error, mean_bytes)
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the night: the outcome of the error, or without an error the result of the
-        cases.
+        """The outcome of the night. After an error, the outcome depends on the error. Without an
+        error, the outcome depends on the results of the cases.
         """
         return outcome_of_night(self._cases, error)
 

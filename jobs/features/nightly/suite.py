@@ -45,7 +45,7 @@ class SuiteCase(ConfigModel):
             `np` or `share`.
         message_bytes: message size of a fixed load [B], with `np` or `share`.
         np: number of producers of the fixed load.
-        share: the fixed load as a share of a limit, instead of `np` [ratio]. The first measurement
+        share: the fixed load as a share of a limit [ratio], instead of `np`. The first measurement
             of the case multiplies `share` by the newest limit at this message size. Later nights
             offer the load of this first measurement.
         mix: replaces the message size if the workload of the suite is a mix. "limit" searches for
@@ -115,15 +115,15 @@ class Suite(ConfigModel):
         workload: the traffic pattern. Each case states a message size, unless the workload is a
             mix.
         goal: exactly one goal. The search runs along np, or along scale for a mix.
-        set: overrides of keys of the cluster, the workload and the goal. `--set` on the command
-            line takes precedence.
+        set: overrides, as with `--set`. They override keys of the cluster, the workload and the
+            goal. `--set` on the command line takes precedence.
         budget_s: time budget of a night [s]. A case starts only if it is expected to end within the
             time budget. `--budget-s` replaces `budget_s`.
         min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
             improvement [share].
-        history_max: maximum number of earlier nights, the newest ones, from which the mean and the
-            spread are computed. The test for a slow loss, which is a small loss in each night, also
-            uses older nights.
+        history_max: maximum number of earlier nights from which the mean and the spread are
+            computed. The newest nights are used. The test for a slow loss, which is a small loss in
+            each night, also uses older nights.
         history_since: nights before this time (UTC) are ignored. Set `history_since` to accept a
             change permanently.
         noise: noise of each case that states no noise of its own.

@@ -54,8 +54,8 @@ class Setup:
     Attributes:
         settings: full path of each varied key → its value.
         message_bytes: message size [B].
-        mb_per_s: the lowest of the lower ends of the limits' 90 % intervals, over all repeats of
-            the case [MB/s].
+        mb_per_s: the load that the case carries [MB/s]. In each repeat the case has a limit with a
+            90 % interval; this load is the lowest lower end of these intervals.
     """
 
     settings: Mapping[str, str]
@@ -69,7 +69,7 @@ class Setup:
 
 
 def setups_of(results: Sequence[Result], message_bytes: int) -> list[Setup]:
-    """The set-ups of all cases that have a limit at this message size, the smallest first.
+    """The set-ups of all cases that have a limit at this message size, the smallest set-up first.
 
     Raises:
         ConfigError: no case has a limit at this message size.
@@ -262,8 +262,8 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
     found along the axis `scale`.
 
     Raises:
-        ConfigError: the run has several goals and `goal` names none of them, or the run has no
-            limits along np or scale.
+        ConfigError: the run has no goal with the name `goal`, or `goal` is None and the run has
+            several goals, or planning cannot use the axis of the run's limits.
     """
     chosen = chosen_goal(summary.boundaries, summary.run_id, goal)
     of_goal = [each for each in summary.boundaries if each.goal == chosen]

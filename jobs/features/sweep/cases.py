@@ -60,12 +60,12 @@ class Experiment(ConfigModel):
             the time from the kill of a testbed broker under load until every partition has a leader
             again. Installed packages can add further measurements.
         cluster, workload, goal: the name of a file in conf, or the path of a file.
-        set: overrides of keys of the cluster, the workload and the goal in all cases, as with
-            --set.
+        set: overrides that apply to all cases, as with --set. They override keys of the cluster,
+            the workload and the goal.
         quick: further overrides that apply with --quick and make the experiment short.
-        quick_axes: fewer values of some axes; applies with --quick.
-        quick_repeats: replaces `repeats` with --quick.
-        axes: full path of each varied key, as in --set → its values.
+        quick_axes: with --quick, some axes have only these values.
+        quick_repeats: number of repeats with --quick, instead of `repeats`.
+        axes: full path of each varied key (as in --set) → the values of this key.
         combine: "grid" combines each value of an axis with each value of all further axes. "one at
             a time" combines each value of an axis with the first value of each further axis.
         cases: the settings of each case, instead of `axes`. All cases have the same keys. The
@@ -246,7 +246,7 @@ def case_of(experiment: Experiment, config: Configuration) -> Case:
 
 
 def _measurement_of(experiment: Experiment, source: ParsedFile) -> Measurement:
-    """The measurement that an experiment names.
+    """The measurement whose name is in the key `asks` of an experiment.
 
     Raises:
         ConfigError: the measurement is unknown, lacks a required key, or does not accept a given

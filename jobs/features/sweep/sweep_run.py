@@ -164,8 +164,8 @@ class SweepRun(Campaign[ExperimentCase]):
         return sorted(run.order.folder.glob(f"{run.order.run_id}-{turn.name}*"))
 
     def take_over(self, run: RunState, turn: Turn[ExperimentCase]) -> bool:
-        """Add the results of a case in one repeat if an earlier process finished its run; False if
-        no run of this case and repeat has finished.
+        """Add the results of a case in one repeat, if a run of this case and repeat has finished.
+        Return False if no such run has finished.
         """
         found = (finished(folder) for folder in self._folders(run, turn))
         summary = next((each for each in found if each is not None), None)
@@ -205,8 +205,8 @@ class SweepRun(Campaign[ExperimentCase]):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the sweep, which depends on the error if there is one, and otherwise on
-        the number of cases without an answer.
+        """The outcome of the sweep. After an error, the outcome depends on the error. Without an
+        error, the outcome depends on the number of cases without an answer.
         """
         if error is not None:
             return outcome_of(error)
