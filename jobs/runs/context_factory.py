@@ -53,8 +53,8 @@ if TYPE_CHECKING:
 
 
 def open_spark(stack: ExitStack, slots: int | None = None, log: Path | None = None) -> SparkSession:
-    """A Spark session. The exit of `stack` closes the session if the function has started the
-    session, and leaves a session open that was active before.
+    """A Spark session. If this function starts the session, the exit of `stack` closes the session.
+    A session that was already active stays open.
     """
     from pyspark.sql import SparkSession
 
@@ -75,8 +75,8 @@ def open_session(
         stack: closes the session.
         slots: number of tasks of a local session; None for one task per core.
         log: the log file of Spark and its Python workers; a temporary file by default.
-        slots_least: minimum number of tasks of a local session if `slots` is None, such as one for
-            each part of a mix.
+        slots_least: minimum number of tasks of a local session, such as one for each part of a mix;
+            has no effect if `slots` is given.
     """
     if slots is None and slots_least > max(2, os.cpu_count() or 2):
         slots = slots_least
@@ -91,7 +91,7 @@ class RunOrder(RunOptions):
     Attributes:
         reporter: shows the run's events.
         run_id: the id of the run in tables and topics.
-        resumes: whether the run may continue a run that an earlier process began with the same id.
+        resumes: whether the job may continue a run with this id, which an earlier process began.
         sweep_case: the case of a sweep that the run measures; empty for any other run.
     """
 

@@ -47,10 +47,10 @@ WARM_UP_S = 20.0
 
 
 def starting_s(cluster: Cluster) -> float:
-    """The time that a run takes in addition to its trials [s].
+    """The time [s] that a run takes outside its trials.
 
-    On a shared cluster, the time in addition to the trials includes two measurements of other
-    clients: their load before the run, and their latency after the run.
+    On a shared cluster, this time includes two measurements of other clients: their load before the
+    run, and their latency after the run.
     """
     others_s = 0.0 if cluster.is_exclusive else LOOK_MAX_S + AFTER_S
     return SPARK_S + brokers_s(cluster) + others_s + LOOKS_S

@@ -225,7 +225,8 @@ def at_rate(
         rate: the total rate of all producers.
 
     Returns:
-        The configuration with the new rate, the number of producers, and a sentence about both.
+        The configuration with the new rate of each producer, the number of producers, and a
+        sentence about this rate and this number.
 
     Raises:
         ConfigError: the producers have no fixed rate, or the load is not a number of producers.
@@ -289,9 +290,9 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
 
 
 def proven_trial_words(trials: Sequence[Trial]) -> str:
-    """A sentence about the sustained trial that shows best how long the load lasts: a trial in
-    which disks are proven to write the load, and among equal trials the longest one. The sentence
-    is empty if no trial is sustained.
+    """A sentence about the sustained trial that shows best how long the load lasts. This is
+    preferably a trial in which disks are proven to write the load. Among equal trials, it is the
+    longest trial. The sentence is empty if no trial is sustained.
     """
     sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
     if not sustained:

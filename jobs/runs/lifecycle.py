@@ -49,8 +49,8 @@ class RunState:
 
     Attributes:
         order: the settings of the run.
-        contexts: name of a side → the open context of the side; without sides, one context with an
-            empty name; no context before the cluster is open.
+        contexts: name of a side → the open context of the side. In a run without sides, the map has
+            one context, and the name is empty. The map is empty before the cluster is open.
         started_s: the start of the run [s since the epoch].
         recorded: the outcome that the tables contain; None before the end of the run.
         ended_by: the error that ended the run early; None without an error.
@@ -81,8 +81,8 @@ class RunState:
 
     @property
     def owner_bounds(self) -> dict[str, dict[str, Any]]:
-        """Name of the topic with a cluster owner's bounds for all runs, such as `redline-owner` →
-        these bounds, for all clusters of the run.
+        """Name of a topic with bounds of a cluster's owner, such as `redline-owner` → the bounds in
+        this topic. The map contains the topics of all clusters of the run.
         """
         found = (each.guards.owner_bounds for each in self.contexts.values())
         return {topic: bounds.given for each in found for topic, bounds in each.items()}
@@ -243,7 +243,7 @@ def _execute(
 def _closing_meanwhile(run: RunState, opened: ExitStack) -> Iterator[None]:
     """Compact the tables and close the run's resources while the block writes the run's files.
 
-    The outcome of the run is recorded before, so a failed cleanup does not change the outcome. An
+    The outcome of the run is already recorded, so a failed cleanup does not change the outcome. An
     interrupt cancels the compaction of the tables; a second interrupt ends the wait for the
     cleanup.
     """

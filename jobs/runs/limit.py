@@ -50,8 +50,8 @@ class LimitRun(Body):
 
     Args:
         config: the configuration to search.
-        holds: whether a long trial shows if disks can write the load of the largest limit; has no
-            effect if `search.steady_s` is set.
+        holds: whether a long trial may follow the search. The long trial shows whether disks can
+            write the load of the largest limit. `holds` has no effect if `search.steady_s` is set.
         climbs: whether a growing load determines the first load of the search even if the brokers
             are warm.
         checks: whether the search may check for a change of the limit (`search.check_for_change`).
@@ -190,8 +190,9 @@ class LimitRun(Body):
         return context.history.trials[self._before :]
 
     def _prove_steady(self, rig: Rig, progress: SearchProgress) -> None:
-        """Offer the load of the limit with the largest byte rate in long trials until disks are
-        proven to write a load, and add the resulting steady limit to the boundary of each point.
+        """Make long trials until disks are proven to write a load. The first long trial offers the
+        load of the limit with the largest byte rate. Then add the steady limit to the boundary of
+        each point.
         """
         context, found = rig.context, largest(self.boundaries)
         if found is None:
@@ -255,7 +256,7 @@ class LimitRun(Body):
             self._append(context, boundary)
 
     def _keep_stopped(self, context: RunContext, why: str) -> None:
-        """Add the results of the search at the current message size, which a guard stopped.
+        """Add the results at the message size at which a guard stopped the search.
 
         For each goal, the result is the present bracket: the highest number of producers that was
         sustained, and the lowest overloaded number above it. The results are in summary.json.
@@ -306,8 +307,8 @@ class LimitRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run, which follows from its error or from the points without an
-        answer.
+        """The outcome of the run. It follows from the error of the run; without an error, it
+        follows from the points without an answer.
         """
         if error is not None:
             return outcome_of(error)

@@ -1,4 +1,4 @@
-"""The protocol of a measurement, which a sweep makes for each case to get one figure.
+"""The protocol of a measurement. A sweep makes one measurement for each case, to get one figure.
 
 docs/extending.md lists the parts of the protocol on which installed packages can rely.
 """
@@ -60,8 +60,8 @@ class Measurement(ABC):
         name: the name in experiments (`asks`) and in the table `runs`.
         figure: the name of the figure, and how figures are compared.
         unit: the unit of the figure.
-        takes: those of the experiment's keys `load`, `trials` and `cold` that the measurement uses.
-            If `load` is one of them, the experiment must state a load.
+        takes: the keys of the experiment that the measurement uses, out of `load`, `trials` and
+            `cold`. If the measurement uses `load`, the experiment must state a load.
         moves_volume: whether the measurement requires `workload.trial.volume_bytes`; False refuses
             a volume.
         package: the installed package that adds the measurement, with its version; empty for the
@@ -126,8 +126,7 @@ class Loads:
         config: the configuration of the trials; see `HeldMeasurement.configured`.
         run: the state of the run; installed packages must not use this attribute, because it can
             change in any release.
-        failure: the error that ended a trial, and that is not an error in the measurement's code;
-            None without such an error.
+        failure: the error with which a trial ended; None if no trial ended with an error.
     """
 
     def __init__(self, run: RunState, body: HeldRun, rig: Rig, case: Case) -> None:

@@ -15,10 +15,12 @@ class RunOptions:
         tables: path or catalog name of the Delta tables; None for a folder in `out`.
         slots: number of tasks that share the load; None for as many tasks as Spark can run at once.
         dry_run: whether the job only shows its plan.
-        yes: whether the job loads clusters that may have other users without asking for consent.
+        yes: whether the job skips the question for consent, which it otherwise asks before it loads
+            a cluster with other users.
         locks: whether the run takes the clusters' locks.
         metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
-        notify_from: the places of the addresses for messages, each `env:NAME` or `file:PATH`.
+        notify_from: the places in which the addresses for messages are stored, each `env:NAME` or
+            `file:PATH`.
         json_file: the file of `--json` for a copy of the answer; None without this option.
         until_s: the time by which each load ends [s since the epoch]; None for no such time.
     """

@@ -32,8 +32,8 @@ def progress_updater(
     lines: Mapping[str, Line],
     finished: Mapping[str, Sequence[FinishedPoint]],
 ) -> Callable[[Decision, Histories], None]:
-    """A callback for the parameter `on_step` of `run_lines` and `run_goals`, which updates
-    `progress`.
+    """A callback that updates `progress`; `run_lines` and `run_goals` accept this callback as
+    `on_step`.
 
     Args:
         progress: the progress that the next trial reports.
@@ -100,8 +100,8 @@ def catch_up(rig: Rig, message_bytes: int, load: int) -> tuple[list[Trial], bool
         load: load on the goal's axis.
 
     Returns:
-        The windows until all replicas were in sync, and whether they were in sync after the last
-        window.
+        The windows until all replicas were in sync, and whether all replicas were in sync after the
+        last window.
     """
     rest = rig.context
     assert rest.broker_outage is not None
@@ -171,8 +171,9 @@ def find_outage_limits(
 def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """A sentence that compares the measured limit with the limit that `redline plan` calculates for
-    the same number of brokers from the limit with all brokers.
+    """A sentence that compares the measured limit with a calculated limit. `redline plan`
+    calculates this limit from the limit with all brokers, for the number of brokers that are not
+    offline.
     """
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:

@@ -146,7 +146,7 @@ def regenerate_report(run_id: str, out: Path, tables: str | None, target: Path |
 
 
 def read_rows(store: TableStore, run_id: str) -> tuple[Rows, Rows, list[Trial]]:
-    """The rows of a run in the tables `runs` and `boundaries`, and its trials.
+    """The rows of a run in the tables `runs` and `boundaries`, and the trials of the run.
 
     Raises:
         ConfigError: the tables do not exist, or do not contain the run.

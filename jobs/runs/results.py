@@ -173,12 +173,12 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
     recorded.
 
     Differences from the files of conf/ become options `--set`. If a configuration file is not part
-    of the project, the command names it NAME.yaml, and a note refers to the file's keys, which the
-    report lists. Secrets stay references.
+    of the project, the command contains NAME.yaml instead of the file's name. A note then tells the
+    user to make this file from the keys in the report. Secrets stay references.
 
     Args:
         settings: kind → key → value, as `jobs.runs.resumption.config_text` records them.
-        held: message size and load of each trial of a run with a fixed load.
+        held: (message size [B], load) of each trial, if the run has a fixed load.
     """
     if not settings or len(set(held)) > 1:
         return None
@@ -203,7 +203,9 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
 
 
 def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The content of a file of conf/, in recorded form; None if the run used another file."""
+    """The content of the file with this name in conf/, in recorded form; None if the run did not
+    use this file.
+    """
     if name not in available(kind):
         return None
     try:
@@ -215,7 +217,9 @@ def _own(kind: str, name: str, recorded: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def _overrides(kind: str, own: Mapping[str, Any], recorded: Mapping[str, Any]) -> Iterator[str]:
-    """The overrides, such as `workload.producer.acks=all`, of keys that differ from the file."""
+    """An override, such as `workload.producer.acks=all`, for each key whose value differs from the
+    file.
+    """
     for key in sorted({*own, *recorded} - {*_NAMING}):
         before, after = own.get(key), recorded.get(key)
         if isinstance(before, dict) and isinstance(after, dict) and before.keys() <= after.keys():
@@ -242,7 +246,8 @@ def boundary_of(
     brokers: int,
     state: str = ALL_BROKERS,
 ) -> Boundary:
-    """The boundary of one search, with the reasons of the last trial at the overloaded load.
+    """The boundary of one search. The reasons of the boundary are the reasons for which the last
+    trial at the overloaded load was judged as OVERLOADED.
 
     All overloads near the limit vote for the limiting resource.
 
@@ -362,8 +367,8 @@ def _held(
     config: Configuration,
     goal: str,
 ) -> Iterator[str]:
-    """Notes about the loads that were held for a longer time to confirm the limit of a boundary
-    point: each load that did not last, and the load that lasted.
+    """Notes about the holds that confirm the limit of a boundary point: one note for each load that
+    did not last, and one note for the load that lasted.
     """
     for hold in holds.failed:
         held = [each for each in trials if each.held]

@@ -46,8 +46,9 @@ def resumed_trials(
         tables: the tables that contain the run.
         run_id: the id of the run.
         config_text: the present configuration, which must equal the recorded configuration.
-        environment: the present environment. Its cluster must be the recorded cluster. If each run
-            starts its own brokers, its versions must be the recorded versions instead.
+        environment: the present environment. The present cluster must be the recorded cluster. If
+            each run starts its own brokers, the present versions must be the recorded versions
+            instead.
 
     Raises:
         ConfigError: the run does not exist, is done, or differs in its configuration, its cluster
@@ -104,7 +105,7 @@ def other_cluster(
 
 
 def require_same_series(run: str, then: Mapping[str, str], now: Mapping[str, str]) -> None:
-    """Check that the run still reads its metrics from the exporter series of its start.
+    """Check that the run still reads its metrics from the same exporter series as at its start.
 
     Args:
         run: name of the run for the message.

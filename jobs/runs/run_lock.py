@@ -29,8 +29,8 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
     """Lock the run in a folder while the block lasts.
 
     The cluster's lock excludes a second driver on every machine. The run's lock needs only the
-    folder of the run. The lock excludes a second driver on each machine that shares the folder,
-    even before the cluster is open and with --no-lock.
+    folder of the run, and excludes a second driver on each machine that shares this folder. The
+    run's lock is effective even before the cluster is open, and even with --no-lock.
 
     Args:
         folder: the folder of the run.

@@ -155,7 +155,10 @@ def failed_after_s(trial: Trial) -> float | None:
 
 
 def with_proof(boundary: Boundary, trials: Iterable[Trial], goal: str) -> Boundary:
-    """Add to a boundary how long its sustained load was offered, and how many bytes it wrote.
+    """Add to a boundary how long its sustained load was offered, and how many bytes the brokers
+    received in this time.
+
+    If disks are proven to write this load or a smaller load, also add the steady limit.
 
     Args:
         boundary: the boundary.
@@ -241,9 +244,10 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     """The plan of a search, including the hold that may follow the search.
 
     A hold is a long trial that shows whether disks write the found load. If neither
-    `search.steady_s` nor `search.to_failure` is set, the run makes a hold only if the load's data
-    could fill a tenth of a host's memory for dirty pages. The hold ends as soon as disks are proven
-    to write the load. The plan's duration contains the expected length of the hold.
+    `search.steady_s` nor `search.to_failure` is set, the run makes a hold only for a large amount
+    of data: the load could fill a tenth of the memory that a host allows for dirty pages. The hold
+    ends as soon as disks are proven to write the load. The plan's duration contains the expected
+    length of the hold.
     """
     search = config.goal.search
     if search.steady_s == 0.0:
@@ -327,9 +331,7 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
 
 
 def last_at(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last trial at this load that the goal judged with this verdict; None without such a
-    trial.
-    """
+    """The last trial at this load to which the goal gave this verdict; None if there is none."""
     found = [
         each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
@@ -347,17 +349,18 @@ def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
 def hold_steadily(
     boundary: Boundary, done: Sequence[Trial], hold: Callable[[int], Trial | None]
 ) -> tuple[Trial, ...]:
-    """Make holds until one hold proves that the disks can write its load, or until `hold` returns
-    None.
+    """Make one hold after another until a hold proves that the disks can write the offered load, or
+    until no further hold is possible.
 
     The first hold offers the burst limit. Each further hold offers a load that the disks can
     probably write, computed from the earlier holds. The number of holds is limited.
 
     Args:
         boundary: the limit whose load the first hold offers.
-        done: trials of the holds that an earlier part of a resumed run made.
-        hold: function that makes a hold at a load and returns its trial; None if the hold cannot
-            begin, for example because the budget does not allow it.
+        done: the trials of earlier holds, which were made before the run was resumed.
+        hold: function that makes a hold at a load, and returns the trial of the hold. The function
+            returns None if the hold cannot begin, for example because the budget does not allow the
+            hold.
     """
     trials = list(done)
     while True:
@@ -409,7 +412,7 @@ class SteadyAnswer:
     """The holds of a run, and the steady limits that the holds prove.
 
     Attributes:
-        largest: the limit with the largest byte rate, whose load the first hold offers.
+        largest: the limit with the largest byte rate; the first hold offers the load of this limit.
         holds: the holds (long trials that show whether disks write a load), oldest first.
         why: the reason why no hold was made.
     """
@@ -476,8 +479,8 @@ class SteadyAnswer:
         second as in the hold. The steady limit is at most the burst limit.
 
         The result is None if disks are not proven to write the load of any hold. The result is also
-        None if a lighter load is needed and the bytes do not grow with the load, or if the smallest
-        load is already too large.
+        None in two further cases. First, the smallest load already writes too many bytes. Second,
+        the steady limit would be below the burst limit, but the bytes do not grow with the load.
         """
         held = [each for each in self.holds if as_hold(each, self.largest.goal).is_proven]
         if not held:

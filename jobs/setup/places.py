@@ -35,7 +35,7 @@ def checkout_root() -> Path | None:
 
 
 def cache_dir() -> Path:
-    """The folder of all downloads, which may not exist yet.
+    """The folder of all downloads, whether or not the folder exists.
 
     The environment variable `REDLINE_CACHE` can name the folder. By default the folder is `.cache`
     in the checkout, or the user's cache folder if there is no checkout.
@@ -76,7 +76,7 @@ def secrets_withheld() -> Iterator[None]:
 
 
 def archive_path(folder: Path, name: str, java: str, class_path: Sequence[str]) -> Path:
-    """The path of a program's class archive for this Java, which may not exist yet.
+    """The path of a program's class archive for this Java, whether or not the archive exists.
 
     A digest in the name distinguishes Java versions and class paths.
     """

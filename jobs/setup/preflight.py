@@ -60,7 +60,8 @@ def check_machine(folder: Path, machine: Machine | None = None) -> None:
     """Check the machine before a run. All problems are listed in one error.
 
     Args:
-        folder: folder of the data, whose disk is checked; the folder may not exist yet.
+        folder: folder of the data; the disk of this folder is checked, even if the folder does not
+            exist yet.
         machine: machine to check; by default this machine.
 
     Raises:
@@ -238,7 +239,9 @@ def _cgroup_available(machine: Machine) -> int | None:
 
 
 def _found(pattern: str, text: str) -> str:
-    """The group of a pattern in the first line that matches; empty if no line matches."""
+    """The text that the first group of a pattern matches, in the first line that matches the
+    pattern; empty if no line matches.
+    """
     match = re.search(pattern, text, re.MULTILINE)
     return match[1] if match else ""
 
@@ -270,7 +273,9 @@ def _gigabytes(size_bytes: int) -> str:
 
 
 def main() -> int:
-    """The check of this machine that make calls. Each problem is a line on standard error."""
+    """Check this machine for `make`; return the exit code. Each problem is a line on standard
+    error.
+    """
     try:
         check_machine(Path.cwd())
     except ConfigError as error:

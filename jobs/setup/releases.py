@@ -57,8 +57,9 @@ def metadata_of(release: str, chosen: Metadata | None) -> Metadata:
 
     Args:
         release: a release that `RELEASE` accepts.
-        chosen: the user's choice. By default, releases before 3.9 use ZooKeeper, as most of their
-            clusters do, and later releases use separate KRaft controllers.
+        chosen: the user's choice; None for the default. The default before Kafka 3.9 is ZooKeeper,
+            which most clusters with such releases use. From Kafka 3.9 on, the default is separate
+            KRaft controllers.
 
     Raises:
         ConfigError: the release does not support the chosen place of the metadata.

@@ -1,7 +1,8 @@
 """The bill of materials of a release: `python -m jobs.setup.sbom FILE` writes CycloneDX JSON.
 
-The bill of materials lists the packages that an installed wheel needs, with the versions of set-up
-(conf/constraints.txt), and the jars that the wheel downloads (conf/jars.sha256).
+The bill of materials lists the packages that an installed wheel needs. The packages have the
+versions that set-up installs (conf/constraints.txt). The bill also lists the jars that the wheel
+downloads (conf/jars.sha256).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def bill() -> dict[str, Any]:
 
 
 def needed(name: str) -> set[str]:
-    """All packages that a package needs for runs on this system, directly or indirectly."""
+    """All packages that a package needs, directly or indirectly, for runs on this system."""
     found, left = set[str](), {*_requirements(name, RUN_EXTRAS)}
     while left:
         found |= left

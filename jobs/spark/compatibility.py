@@ -2,11 +2,11 @@
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
-Storage and local disks can create a file only if it does not exist. On S3, Delta writes without
-this check. Delta's default LogStore for S3 is `S3SingleDriverLogStore`, with which a second driver
-overwrites a commit of the first (docs.delta.io, "Storage configuration"). Runs, series of nightly
-runs and notebooks share their tables, so a run refuses a storage location without safe commits.
-Databricks has its own commit service.
+Storage and local disks can create a file only if it does not exist. On S3, Delta creates files
+without this condition. With Delta's default LogStore for S3, `S3SingleDriverLogStore`, a second
+driver can overwrite a commit of the first driver (docs.delta.io, "Storage configuration"). Runs,
+series of nightly runs and notebooks share their tables, so a run refuses a storage location without
+safe commits. Databricks has its own commit service.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def require_safe_commits(spark: SparkSession, tables: str) -> None:
     """Require that several runs can write to the storage location of the tables at the same time.
 
     Args:
-        tables: path or name of a schema, as in `metrics.tables.store.TableStore`.
+        tables: path of the tables, or name of their schema, as in
+            `metrics.tables.store.TableStore`.
 
     Raises:
         ConfigError: at this storage location, one run can overwrite the Delta commits of another
@@ -228,7 +229,9 @@ def _schema_location(spark: SparkSession, schema: str) -> str | None:
 
 
 def _default_scheme(spark: SparkSession) -> str:
-    """The scheme of Hadoop's default file system, which addresses without a scheme use."""
+    """The scheme of Hadoop's default file system. An address without a scheme belongs to this file
+    system.
+    """
     context: Any = spark.sparkContext
     files = context._jvm.org.apache.hadoop.fs.FileSystem
     return str(files.getDefaultUri(context._jsc.hadoopConfiguration()).getScheme() or "").lower()

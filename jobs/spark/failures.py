@@ -73,7 +73,9 @@ def failure_of(error: BaseException) -> SparkFailedError | None:
 
 
 def _python_text(error: BaseException) -> str:
-    """The message of an error; empty if the JVM creates the message and has ended."""
+    """The message of an error; empty if only the JVM could create the message, and the JVM has
+    ended.
+    """
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the first error is reported

@@ -18,8 +18,8 @@ import from them. Spark recognizes archives of Python packages by the suffixes .
 Spark sends a .whl to the executors, but does not add it to their import path. A wheel is a zip
 file.
 
-The module also counts the task slots, which is the number of tasks that the registered executors
-can run at the same time.
+The module also counts the task slots. The number of task slots is the number of tasks that the
+registered executors can run at the same time.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def local_session(
             processors, but at least 2. A barrier stage cannot have more tasks than slots.
         app_name: name of the application.
         log: file for the output of Spark and its Python workers; by default a temporary file.
-        java_options: JVM options of a local session, which replace the options for
+        java_options: JVM options of a local session; these options replace the options for
             `session_archive`.
 
     Raises:
@@ -354,8 +354,8 @@ def _local_conf(slots: int, app_name: str, scratch: Path, java_options: Sequence
 def short_lived_jvm_options(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Options of a JVM that runs for minutes, in addition to Java's environment variables.
 
-    The options name no garbage collector if the environment names one, because a JVM with two
-    collectors does not start.
+    If the environment already chooses a garbage collector, the result chooses none, because a JVM
+    with two collectors does not start.
     """
     chosen = " ".join(environ.get(name, "") for name in _READ_BY_JAVA)
     is_chosen = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
@@ -396,10 +396,9 @@ def _start(conf: SparkConf, log: Path) -> SparkSession:
 def _context_start() -> Iterator[None]:
     """Keep Python's handler of SIGINT while Spark's context is created, and explain failures.
 
-    PySpark's handler cancels jobs over the connection that waits for a job, so an interrupt looks
-    like a network error. The handler of SIGINT that is set before Spark starts raises
-    KeyboardInterrupt. The code that catches KeyboardInterrupt closes the session, which ends the
-    jobs.
+    PySpark's handler cancels all jobs over a connection on which Python still waits for a job, so
+    an interrupt looks like a network error. Python's handler raises KeyboardInterrupt instead. The
+    code that catches KeyboardInterrupt closes the session, and this ends the jobs.
 
     Raises:
         SparkFailedError: Spark did not start.
@@ -534,7 +533,7 @@ def await_slots(
         count: returns the current number of slots.
         wanted: number of slots to wait for; None to wait until the number has not changed for
             `SETTLED_S`.
-        clock, pause: time and pauses [s], which tests replace.
+        clock, pause: functions for the time [s] and for a pause [s]; tests replace these functions.
     """
     began_s = changed_s = clock()
     seen = count()

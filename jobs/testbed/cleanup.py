@@ -1,9 +1,9 @@
 """The cleanup after a crash: ends the remaining processes of a testbed, and deletes its files.
 
-A process belongs to a testbed if the same user runs the process and the process states the
-testbed's id. The testbed's id is on the command line of the process. For processes that Spark
-started, the testbed's id is in the environment of the process. If the state file contains the
-process id, the process must also have the creation time from the state file.
+A process belongs to a testbed if it runs as the same user as this process, and has the testbed's
+id. The testbed's id is on the command line of the process. For processes that Spark started, the
+testbed's id is in the environment of the process. If the state file contains the process id, the
+process must also have the creation time from the state file.
 """
 
 from __future__ import annotations

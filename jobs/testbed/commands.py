@@ -220,7 +220,9 @@ def _spark_lines(started: Testbed) -> list[str]:
 
 
 def _security_lines(started: Testbed) -> list[str]:
-    """The output lines about secured listeners and the folder of their keys; empty without them."""
+    """The output lines about secured listeners and the folder of the keys; empty if nothing is
+    secured.
+    """
     spec = started.state.spec
     if not spec.security and not spec.jmx_secured:
         return []

@@ -96,7 +96,7 @@ def down(name: str = "default", root: Path | None = None) -> StopReport:
     A testbed of a running command is not stopped, because it ends with the command.
 
     Raises:
-        TestbedStateError: the supervisor process still runs some time after it got SIGKILL.
+        TestbedStateError: the supervisor process did not end in time after SIGKILL.
     """
     root = root or default_root()
     stopped = None

@@ -136,8 +136,8 @@ def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
 
 
 def pids_behind(network_namespace: str) -> Callable[[], Mapping[int, int]] | None:
-    """A function that returns node id → process id for the testbed whose clients connect from a
-    network namespace; None if no testbed of this machine has the namespace.
+    """A function that returns node id → process id for one testbed: the testbed whose clients
+    connect from this network namespace. None if no testbed of this machine has the namespace.
 
     Args:
         network_namespace: file of the network namespace; empty for no namespace.

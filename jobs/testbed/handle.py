@@ -254,7 +254,8 @@ class Testbed:
         self.state = state
 
     def raise_end(self) -> NoReturn:
-        """Raise the failure that the supervisor reports next; the testbed's folder is deleted.
+        """Wait until the supervisor reports a failure, and raise this failure. The testbed's folder
+        is deleted.
 
         Raises:
             TestbedLostError: a process of the testbed or its supervisor ended.

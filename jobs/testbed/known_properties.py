@@ -64,7 +64,8 @@ def require_known(names: Collection[str], version: str) -> None:
 
 
 def without_newer(properties: Mapping[str, str], version: str) -> dict[str, str]:
-    """The properties of a profile without the names that this Kafka version does not know.
+    """Those properties of a profile that this Kafka version knows; all other properties are left
+    out.
 
     One profile can thus be used for all releases of Kafka: a release works without the properties
     that only later releases know.

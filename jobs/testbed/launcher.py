@@ -1,6 +1,7 @@
 """Starts a testbed from the calling process.
 
-The module also writes the testbed's cluster file and spark-submit command for other commands.
+The module also writes the testbed's cluster file, with which other commands use the testbed. For a
+run on the testbed's Spark cluster, the module makes the spark-submit command.
 """
 
 from __future__ import annotations

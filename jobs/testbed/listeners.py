@@ -39,8 +39,8 @@ class SecurityFiles:
 
     Attributes:
         ca: PEM file of the authority that signed the certificates.
-        broker: PEM file with the private key of all brokers and its certificates.
-        client: PEM file with the private key of clients and its certificates.
+        broker: PEM file with the private key of all brokers, and with the certificates of this key.
+        client: PEM file with the private key of all clients, and with the certificates of this key.
         username, password, token: files with the credentials of the only user; the token is an
             unsecured JWT.
         jmx_password, jmx_access, jmx_tls: files for the JVM's options of JMX.
@@ -62,7 +62,7 @@ class SecurityFiles:
 
     @property
     def login(self) -> dict[str, object]:
-        """The keys of a cluster's file that refer to the user and the password."""
+        """Key of a cluster file → the file with the user's name or password."""
         return {"username_from": f"file:{self.username}", "password_from": f"file:{self.password}"}
 
 

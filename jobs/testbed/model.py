@@ -93,9 +93,9 @@ class Spec:
             listeners.
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker.
-        cpus: number of cores that each broker may use, which may be a fraction; None for all cores.
-        produce_handler_ms: broker id → time for which a request handler waits whenever it processes
-            a produce request [ms]; empty if no times are configured.
+        cpus: number of cores that each broker may use, such as 0.5 or 2; None for all cores.
+        produce_handler_ms: broker id → wait [ms] of a request handler whenever it processes a
+            produce request; empty if no waits are configured.
         spark_workers: number of Spark workers; 0 without Spark.
         spark_home: folder of the installed pyspark; empty without Spark.
         link: emulated link between brokers and clients; None for the loopback interface.

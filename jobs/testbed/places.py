@@ -1,9 +1,10 @@
 """The folders, files and ports of testbeds.
 
 `CACHE/testbed/ID/` has the files of one running or crashed testbed: state.json, supervisor.log, and
-for each node a folder (broker-1) with server.properties, data/, server.log and console.log. A Spark
-worker's work/ has the logs of its executors. `CACHE/testbed/failed/ID/` has the files of a failed
-testbed, without data. `CACHE/testbed/classes/` has the shared class archives of the JVMs.
+one folder for each node. The folder of a node (such as broker-1) has server.properties, data/,
+server.log and console.log. A Spark worker's work/ has the logs of its executors.
+`CACHE/testbed/failed/ID/` has the files of a failed testbed, without data. `CACHE/testbed/classes/`
+has the shared class archives of the JVMs.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def disk_bytes(folders: Sequence[Path]) -> int:
 
 
 def class_archive(kafka_version: str, java: str, jars: Sequence[str]) -> Path:
-    """The path of the shared class archive for this Kafka and this Java; the file may not exist."""
+    """The path of the shared class archive of this Kafka and Java, even if it does not exist."""
     return archive_path(default_root() / CLASSES, f"kafka-{kafka_version}", java, jars)
 
 
@@ -137,8 +138,8 @@ def free_ports(
 
     Args:
         count: number of ports.
-        rng: random numbers for the candidates; by default the system's, so that testbeds that start
-            at the same time choose different ports.
+        rng: random numbers for the candidates. By default, the numbers come from the operating
+            system, so that testbeds that start at the same time choose different ports.
         between: the first and the last candidate.
 
     Raises:

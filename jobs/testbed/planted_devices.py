@@ -202,7 +202,9 @@ def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
 
 
 def devices_below(folder: Path) -> list[LoopDevice]:
-    """The loop devices of planted disks whose files are in this folder, the lower devices first."""
+    """The loop devices of the planted disks that are stored in this folder. The list begins with
+    the devices on the files; the devices on top of these devices follow.
+    """
     found = loop_devices()
     below = str(folder.resolve()) + os.sep
     slow = [each for each in found if each.backing.startswith(below)]

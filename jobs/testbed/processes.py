@@ -96,8 +96,8 @@ def _before_exec(
     """The function that runs between fork and exec; None if the system is not Linux.
 
     The function applies the limits of the process, and requests from the kernel that the process is
-    killed if its parent ends. On other systems the next `redline testbed down` or start of a
-    testbed cleans up after a killed supervisor.
+    killed if its parent ends. On systems other than Linux, the processes of a killed supervisor run
+    until the next testbed starts, or until `redline testbed down`.
     """
     if sys.platform != "linux":
         return None

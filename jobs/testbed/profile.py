@@ -115,11 +115,10 @@ class Profile(ConfigModel):
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker; Kafka creates a new partition in the
             directory with the fewest partitions.
-        cpus: number of cores that each broker may use, which may be a fraction; if not given, all
-            cores.
+        cpus: number of cores that each broker may use, such as 0.5 or 2; if not given, all cores.
         racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
-        produce_handler_ms: time for which a request handler waits whenever it processes a produce
-            request [ms], for all brokers or by broker id; if not given, no wait.
+        produce_handler_ms: wait [ms] of a request handler whenever it processes a produce request,
+            for all brokers or by broker id; if not given, no wait.
         link: emulated link between brokers and clients; if not given, the loopback interface.
         disk: planted disk of each broker, with a stated write rate; if not given, the machine's
             disk.
@@ -154,8 +153,8 @@ class Profile(ConfigModel):
 
     @property
     def handler_ms(self) -> dict[int, float]:
-        """Broker id → time for which a request handler waits whenever it processes a produce
-        request [ms]; may be empty.
+        """Broker id → wait [ms] of a request handler whenever it processes a produce request; may
+        be empty.
         """
         given = self.produce_handler_ms
         if given is None:
@@ -299,8 +298,8 @@ def adapt(
         kafka_version: any release, 2.8.0 or later.
         overrides: key → value. A key has one of these forms: a key of the profile (`heap_mb`), a
             key of its link (`link.delay`), a key of its disk (`disk.write_rate`), or Kafka's name
-            of a broker property. For keys of the profile, its link and its disk, a text such as `3`
-            or `true` becomes a number or a boolean, as in YAML.
+            of a broker property. If the key belongs to the profile, to its link or to its disk, a
+            text such as `3` or `true` becomes a number or a boolean, as in YAML.
 
     Raises:
         ConfigError: a value is not valid for its key, or the property is one that only the launcher

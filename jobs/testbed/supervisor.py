@@ -2,8 +2,8 @@
 
 Only the supervisor starts and ends the testbed's processes. The supervisor runs in a separate
 session, so that Ctrl-C at the terminal does not reach it. The supervisor detects the end of its
-owner through a channel. If the supervisor is killed, the kernel (on Linux) ends the JVMs, and the
-next start of a testbed or `redline testbed down` deletes the files.
+owner through a channel. If the supervisor is killed, the kernel (on Linux) ends the JVMs. The files
+are deleted when the next testbed starts, or by `redline testbed down`.
 """
 
 from __future__ import annotations

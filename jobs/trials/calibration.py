@@ -1,6 +1,6 @@
-"""The planted limit of a testbed: the limit that follows from the service times of requests in the
-testbed's profile. A run measures the service times once, and compares the planted limit with the
-limits that it finds.
+"""The planted limit of a testbed. The testbed's profile sets service times of requests, and the
+planted limit follows from these times. A run measures the service times once, and compares the
+planted limit with the limits that the run finds.
 """
 
 from __future__ import annotations

@@ -101,12 +101,13 @@ class Canaries:
         """Keep the canaries' records from `since_s` to now as the readings without the run's load.
 
         Args:
-            since_s: records that were sent earlier are left out [s since the epoch], because the
-                canaries are slower while the driver starts Spark.
+            since_s: time from which records are kept [s since the epoch]. Records that were sent
+                before this time are left out, because the canaries are slower while the driver
+                starts Spark.
 
         Returns:
-            A sentence about the brokers with too few acknowledged records for a guard; None without
-            such brokers.
+            A sentence about the brokers that acknowledged too few records, so that no guard watches
+            how long clients of these brokers wait; None without such brokers.
         """
         self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
         acked = Counter(each.broker_id for each in self._rest if not each.has_failed)

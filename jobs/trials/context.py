@@ -40,17 +40,18 @@ class TrialHistory:
     """The finished trials of one run. All copies of a `RunContext` share one history.
 
     Attributes:
-        numbers: yields the number of the next trial, from 1 or, in a resumed run, after the last
-            number in the tables; both sides of a comparison share this iterator.
+        numbers: yields the number of the next trial. The first number is 1; in a resumed run, the
+            first number follows the last number in the tables. Both sides of a comparison share
+            this iterator.
         trials: the finished trials, oldest first.
         series: the readings of the finished trials over time.
         warm_up: the reading of the last warm-up, which the rows of later trials contain; empty
             before the first warm-up.
-        series_doubt: the reason why no load has shown that the exporters' series are correct; empty
-            if a load has shown it, None before the first load.
-        idle_unproven: broker id → an idle fraction of the request handlers [ratio]. A trial with a
-            lower idle fraction shows that the broker's series of the idle time is correct. The map
-            contains only brokers whose series of the idle time the first load has not tested.
+        series_doubt: the reason why the exporters' series are still in doubt; empty if a load has
+            shown that the series are correct; None before the first load.
+        idle_unproven: broker id → a bound for the idle fraction of the request handlers [ratio]. If
+            the idle fraction in a trial is below this bound, the broker's series of the idle time
+            is correct. A broker is in the map only if the first load did not test this series.
     """
 
     numbers: Iterator[int] = field(default_factory=partial(count, 1))
@@ -128,8 +129,8 @@ class Session:
 class RunContext:
     """The open resources and settings that the trials of a run share.
 
-    A part of the run with another configuration, or with fewer brokers, has a copy made by
-    `dataclasses.replace`; all copies share one `history`.
+    If a part of the run has another configuration or fewer brokers, this part has a copy of the
+    context, made by `dataclasses.replace`. All copies share one `history`.
 
     Attributes:
         run_id: the id of the run, or of one side of a comparison, in tables and topics.

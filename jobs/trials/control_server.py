@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 
 class AckedProgress:
-    """The number of records that all tasks together have acknowledged, for each time for which
-    every task has sent a report.
+    """The number of acknowledged records of all tasks together, over time. Each number is the sum
+    of one report of every task.
 
     The reports of all tasks are summed when the last of these reports arrives. So each call of
     `of_current_window` takes the same memory and time for any number of tasks. The sum of the
@@ -106,8 +106,8 @@ class _Window:
     """The reports on one window.
 
     Attributes:
-        sums: (seconds since the window's start, records of all tasks), one pair for each time for
-            which every task has sent a report.
+        sums: (seconds since the window's start, records of all tasks). The number of records in a
+            pair is the sum of one report of every task.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -312,7 +312,7 @@ class TaskChannel:
         self._post(self._end)
 
     def fail(self, why: Exception) -> None:
-        """End the load of all tasks at once, because it cannot be completed any more."""
+        """End the load of all tasks at once, because the load cannot be completed any more."""
         self.failure = self.failure or why
         self._has_failed.set()
         self.end_now()

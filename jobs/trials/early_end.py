@@ -50,8 +50,8 @@ UNSEEN_SHARE = 0.25
 
 
 def overload_lasts(load: RunningLoad, now_s: float) -> bool:
-    """Whether a load has kept brokers with other clients overloaded for too long, judged by every
-    goal.
+    """Whether a load has overloaded brokers with other clients for too long. The result is True
+    only if every goal judges the load as a lasting overload.
 
     The last `search.overload_max_s` seconds are judged like a trial of this length. For a testbed
     the result is always False, because a testbed has no other clients. If the offered load grows or
@@ -110,8 +110,8 @@ class EarlyEnd:
             the load is far above the limit.
 
     Attributes:
-        kept_overloaded_s: time for which the brokers were overloaded until a held load was ended
-            because of the overload [s]; 0 without such an end.
+        kept_overloaded_s: length of the overload [s] because of which a held load was ended; 0 if
+            no held load was ended because of an overload.
     """
 
     load: RunningLoad
@@ -186,7 +186,9 @@ class EarlyEnd:
         return is_saturated or is_far_beyond(self._written, self._offered_per_s)
 
     def _end_now(self, load_s: float, begun_s: float, now_s: float, rule: StopRule) -> float | None:
-        """The length to which the window can be shortened [s]; None while it has to continue."""
+        """The length [s] to which the window can be shortened; None while the window has to
+        continue.
+        """
         window = (begun_s, begun_s + self._phases.measure_s)
         found = _progress(self.load, self.load.samples, window, self.load.channel.acked())
         verdicts = [rule.verdict(progress) for progress in found]

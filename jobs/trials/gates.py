@@ -1,5 +1,5 @@
-"""The gates before each trial, which wait until the brokers are warm and at rest and the topics are
-ready.
+"""The gates before each trial. They wait until the brokers are warm and at rest, and until the
+topics are ready.
 """
 
 from __future__ import annotations
@@ -105,14 +105,14 @@ class Gates:
     Args:
         context: the open resources of the run.
         first: offers the loads before the first trial; None for a run without such loads.
-        clock, pause: wall-clock time [s], replaced in tests.
+        clock, pause: functions for the wall-clock time [s] and for a pause [s]; tests replace these
+            functions.
 
     Attributes:
         write_back: checks which pages the brokers' hosts still have to write to disk.
-        reassigns: returns whether a reassignment copies replicas now; it is called if followers
-            lag.
-        is_shared: whether other clients may use the brokers, so that the gates measure the clients'
-            load.
+        reassigns: returns whether a reassignment copies replicas now; called only if followers lag.
+        is_shared: whether other clients may use the brokers; the gates then measure the load of
+            these clients.
         polls_at_rest: the first and the last poll of the brokers in the measurement before the run.
     """
 
@@ -235,7 +235,8 @@ class Gates:
 
     @property
     def idle_at_rest(self) -> float:
-        """Lowest idle fraction of any broker's request handlers without the run's load [ratio].
+        """Idle fraction of the request handlers [ratio] at the broker with the lowest fraction,
+        without the run's load.
 
         The fraction was measured before the run, or later after a change in the load of other
         clients. The result is 1 if the idle fraction is unknown. On brokers without other clients,
@@ -254,8 +255,7 @@ class Gates:
         """Register the end of a load, and poll the brokers at once to shorten the next wait.
 
         Returns:
-            The traffic since the brokers were at rest before the load; None if the traffic is
-            unknown.
+            The traffic since the last poll before the load; None if the traffic is unknown.
         """
         before = self._polled
         self._polled = poll_after_ticks(self.source, self.clock, self.pause)
@@ -264,8 +264,8 @@ class Gates:
         return ClientTraffic.between(before, self._polled, brokers_of(self.source))
 
     def pass_all(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Wait until a trial may begin; return the reasons at the deadline that make the trial
-        INVALID.
+        """Wait until a trial may begin, or until the deadline. The result has the reasons that make
+        the trial INVALID; it is empty if the trial may begin.
         """
         found = (*self.warm(topics), *self._topic_reasons(topics))
         if not found:
@@ -289,7 +289,8 @@ class Gates:
         return self._rest_reasons()
 
     def _lower_baselines(self) -> None:
-        """Lower the baselines by the partitions that are in sync again.
+        """If a broker has fewer under-replicated partitions than its baseline, reduce the baseline
+        to the present number.
 
         If a partition that came in sync becomes under-replicated again, the run's load counts as
         the cause.

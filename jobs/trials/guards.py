@@ -160,8 +160,8 @@ class Guards:
 
     Attributes:
         limits: the stricter values of the goal's limits and the owner's bounds.
-        absence: the brokers that left the cluster, for which the run waits; None if it does not
-            wait for brokers.
+        absence: the brokers that left the cluster, for which the run waits; None if the run does
+            not wait for brokers.
         canaries: the clients that measure how long other clients wait; None without canaries. The
             caller opens the canaries after the guards.
         tripped: the reason why the run has to stop; None if it may continue.
@@ -279,8 +279,8 @@ class Guards:
         return f"bounds of the cluster's owner: {words}" if words else ""
 
     def key_words(self, name: str) -> str:
-        """The name of a limit in messages: its key, such as `guards.np_max`, with the owner's topic
-        if the limit comes from there.
+        """The name of a limit in messages: its key, such as `guards.np_max`. If the limit comes
+        from the cluster's owner, the name contains the owner's topic.
         """
         for topic, bounds in self.owner_bounds.items():
             if name in bounds.given and getattr(self.limits, name) == bounds.given[name]:
@@ -346,8 +346,8 @@ class Guards:
         return None
 
     def _overspent(self, under_way_bytes: float) -> str | None:
-        """A sentence for a load of unknown volume that has used up the limit of written bytes; None
-        below the limit.
+        """A sentence if the run has already written as many bytes as the limit allows; None
+        otherwise.
         """
         most, written = self.limits.write_bytes_max, self.spent_bytes + under_way_bytes
         if most is None or written < most:
@@ -460,8 +460,9 @@ class Guards:
 
         Args:
             pattern: the traffic of the load.
-            client: the counts of the clients; None if these counts are lost. In this case, the
-                planned payload is added.
+            client: the counts of the clients; None if these counts are lost. Without counts, the
+                planned payload is added. If the load has no planned volume either, the payload at
+                the last check is added.
         """
         self._check_lock()
         planned, seen = pattern.planned_bytes, self._under_way_bytes
@@ -551,7 +552,8 @@ class Guards:
             pattern: the traffic of the load.
             channel: the channel to the tasks of the load.
             lacking: returns the number of under-replicated partitions in the brokers' metrics, or
-                None if the number is unknown; while it is 0, the guards do not request all topics.
+                None if the number is unknown. While the number is 0, the guards do not request all
+                topics.
         """
         self._groups_read_s = self._brake_seen_s = self.clock()
         self._brake_errors = 0
@@ -634,7 +636,7 @@ class Guards:
         lag stays unreadable. Return the time until the next check [s].
 
         Args:
-            looks: yields the number of this check under the load, from 0.
+            looks: counts the checks under the load: yields 0 at the first check.
         """
         if self.groups is None or self.limits.others_lag_s_max is None:
             return None
@@ -712,8 +714,8 @@ class Guards:
 
         Args:
             lacking: see `watch`; None between loads. Under a load, topics and log directories are
-                read only if they are due, and the stop topic and the canaries are checked on other
-                threads.
+                read only if a reading is due. The stop topic and the canaries are then checked on
+                other threads.
         """
         self._check_lock()
         try:
@@ -816,7 +818,7 @@ class Guards:
         return f", because the log directory {named} is offline: its disk is full or fails"
 
     def stop(self, why: str | None) -> None:
-        """Stop the run for a reason; without a reason nothing changes, and only the first reason is
+        """Stop the run for a reason. Without a reason, nothing changes. Only the first reason is
         kept.
 
         The caller ends a running load.
@@ -924,7 +926,9 @@ class Guards:
         return False
 
     def _warn_of_unseen(self, dirs: Sequence[LogDir]) -> None:
-        """Warn once of each log directory whose size its broker does not report."""
+        """Warn of log directories for which the brokers report no size; warn only once of each
+        directory.
+        """
         unknown = [each for each in dirs if not each.is_known]
         fresh = [each for each in unknown if (each.broker_id, each.path) not in self._unseen]
         self._unseen.update((each.broker_id, each.path) for each in fresh)
@@ -936,5 +940,7 @@ class Guards:
 
 
 def _unknown_words(dirs: Sequence[LogDir]) -> str:
-    """A clause that names the first unreported log directories, and the number of the others."""
+    """A clause with the names of the first of these log directories, and with the number of the
+    others.
+    """
     return format_some((each.unknown_words for each in dirs), _NAMED_MAX)

@@ -38,11 +38,12 @@ class OthersSeen:
     Attributes:
         level: the usual load of other clients, without the run's load.
         messages_per_s: messages that other clients write [1/s].
-        errors_per_s: errors in the answers to other clients' produce requests, counted for each
-            partition [1/s].
+        errors_per_s: errors [1/s] in the answers to produce requests of other clients; an answer
+            can have one error for each partition.
         controller_queue_ms: mean time for which an event waits for the controller [ms].
         canary: the canary's reading at the broker whose clients wait longest.
-        lags: the growth of the lag of other clients' consumer groups under the loads of the run.
+        lags: for each consumer group of other clients, how much its lag grew under the loads of the
+            run.
     """
 
     level: Level | None = None

@@ -250,8 +250,8 @@ class TrialMeasurer:
         Args:
             load: the load in units of the axis that the goals' search varies, such as producers.
             windows: number of windows.
-            into: receives the trial of each window once it is judged; if the load had to end early,
-                the last trial contains the reason.
+            into: receives the trial of each window once the trial is judged. If the load had to end
+                early, the last trial contains the reason.
             profile: share of the load that is offered over time; None for a constant load.
 
         Raises:
@@ -456,7 +456,9 @@ class TrialMeasurer:
     def _watched_windows(
         self, loading: _Loading, into: list[Trial], load: RunningLoad
     ) -> Iterator[None]:
-        """Judge each window except the last one when it ends; stop the run if an overload lasts."""
+        """Judge each window, except the last window, as soon as the window ends. Stop the run if an
+        overload lasts for too long.
+        """
         context, most_s = self._context, self._context.config.goal.search.overload_max_s
 
         def look(now_s: float) -> float:
@@ -624,12 +626,12 @@ def repeat_until_valid(
 
 
 def written_records(before: Mapping[int, int], after: Mapping[int, int], acked: int) -> int:
-    """The number of records that a load added to its topics; it is never below the acknowledged
-    records.
+    """The number of records that a load added to its topics. The result is at least the number of
+    acknowledged records.
 
     The end offsets do not include acknowledged records above the high watermark, which waits for
-    followers. With the number of acknowledged records as a lower bound, records above the high
-    watermark do not count as records of other clients.
+    followers. Because of this lower bound, acknowledged records above the high watermark do not
+    count as records of other clients.
     """
     return max(sum(after.values()) - sum(before.values()), acked)
 

@@ -106,7 +106,8 @@ class OthersHarm:
 
     def _own_by(self, at_s: float, column: int) -> float:
         """The total number of messages or errors of the run's own clients from the start of the
-        load until `at_s`, interpolated between two checks; 0 before the first check.
+        load until `at_s`. Between two checks, the number is interpolated. Before the first check,
+        the number is 0.
         """
         times_s, totals = [each[0] for each in self._own], [each[column] for each in self._own]
         return float(np.interp(at_s, times_s, totals, left=0.0)) if totals else 0.0
