@@ -25,9 +25,9 @@ from search.model import (
 
 _THE = "the budget of "
 KEPT = 0.75
-"""While one message size is measured, each later message size keeps this fraction of its equal
-share of the remaining budget [ratio]. The equal share is the remaining budget, divided by the
-number of message sizes that are not finished."""
+"""While one message size is measured, a part of the remaining budget is kept for each later message
+size. This part is the equal share of a message size, multiplied by this value [ratio]. The equal
+share is the remaining budget, divided by the number of message sizes that are not finished."""
 
 
 @dataclass(frozen=True)

@@ -261,16 +261,18 @@ probability is at least this value [ratio].
 The value is low, because the model underestimates the probability of a change: the model also
 considers a noise that is larger than the small scatter of the repeats."""
 BY_THEMSELVES = 0.5
-"""If the trials of a search alone show a change of the limit with at least this probability, an
-early load is repeated to check the limit [ratio]."""
+"""If no early load was repeated yet, and the trials of a search show a change of the limit with at
+least this probability, an early load is repeated to check the limit [ratio]. After the last
+possible repeat, this value replaces `LIKELY` if no limits before and after the change can be
+compared."""
 NEAR_LIMIT = 0.2
 """A trial is near the limit if its utilization and the utilization at the limit differ by at most
-this value [ln]. Near the limit, the form of the curve of utilization against load has little effect
-on the limit that a trial shows."""
+this value [ln]. A trial near the limit shows almost the same limit for every form of the curve of
+utilization against load."""
 CHANGES_MAX = 3
 """Number of changes after which a result is no longer checked."""
 INVALID_MAX = 2
-"""Number of INVALID repeats of an early load in a row, after which no further repeat checks the
+"""If this number of successive repeats of an early load are INVALID, no further repeat checks the
 result of a search."""
 
 

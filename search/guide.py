@@ -40,8 +40,8 @@ is the overloaded load divided by this value [ratio].
 Brokers without idle time acknowledge one to eight times the load of their limit, so this value is
 about the geometric mean of one and eight."""
 STEP_SHORT = 2.0
-"""If brokers had almost no idle time and acknowledged clearly less than the overloaded load, the
-next load is the acknowledged load divided by this value [ratio]."""
+"""This value replaces `STEP_DOWN` if the brokers acknowledged clearly less than the overloaded
+load. The next load is then the acknowledged load divided by this value [ratio]."""
 LEAP = 4.0
 """After a load at which brokers are almost idle, the next load is higher by this factor [ratio]."""
 DOUBTFUL_USE = 0.8

@@ -69,7 +69,8 @@ CLIMB_MAX = 4.0
 sustained load [ratio].
 """
 CAUTION = 0.4
-"""Distance below the estimate at which the lower bound is set [standard deviations]."""
+"""A trial that sets a lower bound of the limit has a load this far below the estimate of the limit
+[standard deviations]."""
 SURE = 0.5
 """Minimum distance between the estimate and a load that closes the bracket [standard
 deviations].
@@ -79,9 +80,11 @@ FAR = 0.2
 """An overload is no useful upper bound of the limit if ln(overloaded load / estimated limit) is
 above this value."""
 LIGHT = 0.06
-"""Minimum distance below the estimate at which a load is expected to be sustained [ln]."""
+"""A load that is almost certainly sustained is at least this far below the estimate of the limit
+[ln]."""
 ASSURED = 1.2
-"""Distance from the estimate at which a verdict is almost certain [standard deviations]."""
+"""The verdict of a trial is almost certain if its load is at least this far from the estimate of
+the limit [standard deviations]."""
 
 
 @dataclass(frozen=True)

@@ -51,8 +51,8 @@ were INVALID.
 `IN_A_ROW_FIRST_MAX` replaces `IN_A_ROW_MAX` if no load was sustained yet. `IN_A_ROW_FIRST_MAX` does
 not apply if the trials are INVALID because the generator was too slow."""
 STEP_DOWN = 4
-"""If no load was sustained yet, and a load cannot be measured for another reason than a slow
-generator, the next load is the load divided by this value [ratio]."""
+"""The next load is the load that could not be measured, divided by this value [ratio]. This step
+applies if no load was sustained yet, and if the cause is not a slow generator."""
 REPEATS_LATER = 1
 """Highest number of repeats of an INVALID trial if an earlier load could not be measured."""
 

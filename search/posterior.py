@@ -34,8 +34,8 @@ from search.model import LEVEL, Bracket, Interval, Observation, Verdict
 from search.signals import SATURATED_UTILIZATION, Signals
 
 STRAY, STRAY_SPREAD = 0.04, 0.25
-"""The share of readings that are strays, that is outliers [ratio], and the standard deviation of ln
-limit for a stray.
+"""A stray is a reading that is an outlier. `STRAY` is the share of readings that are strays
+[ratio]. `STRAY_SPREAD` is the standard deviation of ln limit for a stray.
 """
 FLUKE = 0.04
 """Share of verdicts that are wrong by chance (flukes) [ratio]. The share is equal for all loads."""

@@ -25,7 +25,7 @@ SATURATED_UTILIZATION = 1.1875
 HANDLER_IDLE = "request_handler_idle"
 """Name of the indicator of the request handlers' idle time."""
 AT_REST = "at_rest"
-"""Name of the indicator for the handlers' utilization by other clients before the load."""
+"""Name of an indicator: how much other clients used the request handlers before the load."""
 
 
 def own_utilization(used: float, at_rest: float) -> float:

@@ -215,12 +215,12 @@ def shipped_as_source() -> Iterator[None]:
 
 
 BOUNDS_S = (0.05, 0.1, OFFSET_MAX_S)
-"""Bounds of clock offsets [s]. The environment of a run states the smallest bound that holds, not
-the offset, so that the environments of two runs on the same machines are equal.
+"""Bounds of clock offsets [s]. The environment of a run contains the smallest bound that no clock
+offset exceeds. The offsets themselves would differ between two runs on the same machines.
 """
 NAMED_MAX = 4
-"""Maximum number of hosts or brokers that a message names. A message about more hosts or brokers
-states the number of those that it does not name.
+"""Maximum number of hosts or brokers that a message names. If there are more hosts or brokers than
+this number, the message states how many are left out.
 """
 
 

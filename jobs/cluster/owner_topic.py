@@ -29,7 +29,8 @@ from metrics.common.errors import ConfigError, RedlineError
 from metrics.traffic.batch_headers import batches_in
 
 PLAIN_BYTES_MAX = 64 * 2**20
-"""Batches whose decompressed size [B] is larger are not read: 1 MB can inflate to gigabytes."""
+"""Largest decompressed size [B] of a batch that is read. The limit is needed, because 1 MB can
+inflate to gigabytes."""
 RECORDS_MAX = 2**20
 """Largest number of records in a batch."""
 

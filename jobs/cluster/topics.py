@@ -62,8 +62,8 @@ WRONG_REQUESTS = frozenset(
         *REFUSED_ASSIGNMENTS,
     }
 )
-"""Errors of a request to create a topic that the user can remedy by another configuration of the
-run.
+"""Errors of a request to create a topic. The user can remedy these errors by another configuration
+of the run.
 """
 
 REFUSED_PROPERTIES = ("InvalidConfigurationError", "PolicyViolationError", "InvalidRequestError")

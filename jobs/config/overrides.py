@@ -112,7 +112,9 @@ _OTHER_NAMES = {
     "max_in_flight_requests_per_connection": "max_in_flight",
     "compression_type": "compression",
 }
-"""Name of a Kafka property with underscores → key for the property, where the two names differ."""
+"""Name of a Kafka property, written with underscores → key for the property. Only properties whose
+key differs from this name are in the map.
+"""
 
 
 def own_name(key: str) -> str:

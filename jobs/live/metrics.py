@@ -56,7 +56,8 @@ _OF_POINT: Mapping[str, tuple[str, str]] = {
                                             "mb_per_s_high"),
     "redline_limit_per_broker_bytes_per_second": ("The limit per broker", "mb_per_s_per_broker"),
 }  # fmt: skip
-"""Name of a metric about a limit → its help text, and the attribute of the boundary with its value.
+"""Name of a metric about a limit → (help text of the metric, name of an attribute). The value of
+the metric is the value of this attribute of the boundary.
 """
 TRIALS = "redline_trials"
 

@@ -16,8 +16,8 @@ from metrics.common.errors import TryLaterError
 from metrics.reporting.files import NOT_OFFERED, require_place, write_atomic
 
 FILE = ".driver"
-"""Name of the lock file in the run's folder. The file names the driver; the system unlocks it when
-the process ends.
+"""Name of the lock file in the run's folder. The text in the file is the name of the lock's holder.
+The system unlocks the file when the holder's process ends.
 """
 
 QUERY_S = 0.2

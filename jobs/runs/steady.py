@@ -43,15 +43,15 @@ from search.confirming import SteadyHold, next_hold
 from search.model import Verdict
 
 FULL_SHARE = 0.8
-"""Filled share of a host's memory for dirty pages at which a hold (a long trial) ends, so that
-writers do not have to wait for disks [ratio]. If disks keep up, the share stays near the background
-limit, which is 0.67 with Linux's defaults.
+"""A hold (a long trial) ends if dirty pages fill this share of a host's memory for dirty pages
+[ratio]. Without this end, writers would have to wait for disks. If disks keep up, the share stays
+near the background limit, which is 0.67 with Linux's defaults.
 """
 LOOK_S = 2.0
 """Time between two checks of a hold [s]."""
 FAILED_SHARE = 0.9
-"""With `search.to_failure`, a load has failed if a smaller share of its offered records is
-acknowledged [ratio].
+"""With `search.to_failure`, a load has failed if brokers acknowledge less than this share of the
+offered records [ratio].
 """
 FAILED_S = 10.0
 """Time over which the share of acknowledged records is measured [s]. This time is longer than the
@@ -203,9 +203,10 @@ def with_steady(boundary: Boundary, trial: Trial, proof: DiskProof, note: str = 
 
 
 EXPIRIES = 3.5
-"""Longest window of a hold, as a multiple of the age at which the kernel writes pages. The kernel
-writes the first pages at 1 time this age, the proof that disks write the load takes 2 times this
-age, and 0.5 is a reserve for uneven writes.
+"""Longest window of a hold without `search.steady_s` and `search.to_failure`, as a multiple of the
+age at which the kernel writes pages. The kernel writes the first pages after 1 times this age. The
+proof that disks write the load takes 2 times this age. A reserve of 0.5 times this age is for
+uneven writes.
 """
 EXPECTED_EXPIRIES = 2.25
 """Length of a hold's window that forecasts assume, as a multiple of the age at which the kernel

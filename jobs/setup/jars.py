@@ -151,7 +151,7 @@ SCALA = "2.13"
 """Scala version of Kafka's jars. Delta's jars have the Scala version of Spark."""
 
 LOG4J_VERSION = "2.25.3"
-"""Version of log4j 2 for a Kafka release that does not contain log4j 2, such as 3.9."""
+"""Version of log4j 2 for a Kafka release that does not contain log4j 2, such as Kafka 3.9."""
 
 EXPORTER_VERSION = "1.0.1"
 """Version of the Prometheus JMX exporter: the newest version on Maven Central."""

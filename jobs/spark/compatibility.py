@@ -116,7 +116,7 @@ def has_class(jvm: Any, name: str) -> bool:
 
 S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
 SAFE = "io.delta.storage.S3DynamoDBLogStore"
-"""LogStore of Delta for several writers on S3, which uses a table of DynamoDB."""
+"""Delta's LogStore for several writers on S3. This LogStore uses a table of DynamoDB."""
 SINGLE_DRIVER = "spark.redline.tables.single_driver"
 """Setting with which a user states that only one run at a time writes to the tables."""
 _DEFAULT = "S3SingleDriverLogStore"

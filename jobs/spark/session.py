@@ -169,7 +169,8 @@ QUICK_COMPILER = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=192m")
 """Options for the JVM of a local session. The second compiler of the JVM is off, because it costs
 more CPU time than it saves in a short session with small queries. Without the second compiler,
 opening the tables and twelve appends took 40 instead of 62 CPU-seconds. The JVM reserves 192 MB for
-compiled code. With one compiler, the JVM's default is 48 MB, which Spark fills.
+compiled code. With only one compiler, the JVM reserves by default only 48 MB for compiled code, and
+Spark fills this memory.
 """
 
 ONE_COLLECTOR = "-XX:+UseSerialGC"

@@ -48,9 +48,10 @@ from jobs.engine.network.namespaces import OWN, enter, new_namespace
 from metrics.common.errors import ConfigError
 
 IMAGE = "disk.img"
-"""Name of the file with the content of a broker's disk, in the node's folder."""
+"""Name of a file in the node's folder. The file contains the data of the broker's disk."""
 RATE_FILE = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device")
-"""The file with the write rates of devices for all processes, in control groups of version 1."""
+"""A file of control groups of version 1. The file limits the rate at which all processes together
+write to a device."""
 TOOLS = ("losetup", "mkfs.ext4", "mount", "umount")
 
 PROBE_S = 1.0
@@ -58,7 +59,8 @@ PROBE_S = 1.0
 RATE_NEAR = 0.15
 """Largest relative difference between a measured rate and the configured rate [ratio]."""
 PROBES = 5
-"""Largest number of probes; more than one, because other processes may disturb a probe."""
+"""Largest number of probes of a disk. Several probes are allowed, because other processes may
+disturb a single probe."""
 
 _REQUEST_KIB = 128
 """Largest request of the device [KiB]; larger requests would be written in bursts."""

@@ -34,7 +34,9 @@ ARCHIVE_STOP_S = 60.0
 
 
 DISK_RESERVE_BYTES = 500_000_000
-"""Minimum free space of the file system [B]. With less free space, the testbed stops."""
+"""Minimum free space of the file system [B]. The testbed stops if the file system has less free
+space than this value.
+"""
 
 
 class StopRequestedError(Exception):

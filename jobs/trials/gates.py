@@ -50,22 +50,22 @@ FRESH_S = 3.0
 """Time after a successful check for which the brokers are not checked again [s]."""
 
 FIRST_LOOK_S, LOOK_MAX_S = 12.0, 60.0
-"""Time for which the load of other clients is measured before the run [s]: `FIRST_LOOK_S` if other
-clients cause no load, otherwise `LOOK_MAX_S`.
+"""Time for which the load of other clients is measured before the run [s]. The time is
+`FIRST_LOOK_S` if other clients cause no notable load, and otherwise `LOOK_MAX_S`.
 """
 RENEWAL_S = 10.0
-"""Time for which the load of other clients is measured after a trial in which it changed [s]."""
+"""If the load of other clients has changed, this load is measured again for this time [s]."""
 OTHERS_PATIENCE_S = 15.0
-"""If brokers are busier than before the run and other clients load them more, the load of other
-clients is measured again after this time [s]. After this time, the brokers have finished all work
-of the run's own load.
+"""Time after which the load of other clients is measured again [s], if the brokers are busier than
+before the run and the load of other clients has grown. After this time, the brokers have finished
+all work of the run's own load.
 """
 BEHIND_IDLE = 0.05
 """Request handlers still process waiting requests if their idle fraction is below this value
 [ratio].
 """
 LEVEL_S = 600.0
-"""Largest age of a reading that counts for the usual load of other clients [s]."""
+"""The usual load of other clients is computed from readings that are at most this old [s]."""
 
 WARM_UPTIME_S = 600.0
 WARM_REQUESTS = 10_000

@@ -42,8 +42,8 @@ BRAKE_INTERVAL_S = 1.0
 Each check is one small request.
 """
 BRAKE_LOOKERS = 3
-"""Number of brokers that are asked at the same time whether the topic that stops all runs exists,
-so that a silent broker does not delay the check.
+"""A check asks brokers whether the topic that stops all runs exists. This number of brokers is
+asked at the same time, so that a silent broker does not delay the check.
 """
 
 OWNER_INTERVAL_S = 2.0
@@ -72,8 +72,8 @@ STOP = "stop"
 """Name of the topic that stops a run; on the cluster, `cluster.name_prefix` precedes this name."""
 
 HARM_S = 15.0
-"""Harm to other clients stops the run if the harm lasts for this time [s]. If the verdict of a
-trial is certainly an overload, the trial ends sooner.
+"""Harm to other clients stops the run if the harm lasts for this time [s]. A trial whose verdict is
+certainly an overload can end before this time has passed.
 """
 
 _NAMED_MAX = 3

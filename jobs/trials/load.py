@@ -38,8 +38,9 @@ TOKEN_LOOK_S = 1.0
 """Interval between two checks for a new token [s]."""
 
 START_EACH_S = 0.002
-"""Time that each task adds between the last task's report and the start of the load [s]. The driver
-sends the start signals one after another, and tasks may share cores.
+"""The load starts some time after the last task's report. Each task of the load makes this time
+longer by this value [s]. The driver sends the start signals one after another, and tasks may share
+cores.
 """
 
 SLOTS_WAIT_S = 180.0

@@ -63,9 +63,9 @@ LOOK_S = 0.25
 
 SAMPLES_AFTER = 2.0
 """Number of sampling intervals around the end of a window. After the end of a window, the run waits
-at most for this number of intervals for further samples. The samples of this number of intervals
-before the end are kept for the next window. Each window thus has samples on both sides of its
-edges.
+for further samples, for at most this number of intervals. Samples from at least this number of
+intervals before the end are kept for the next window. Each window thus has samples on both sides of
+its edges.
 """
 
 

@@ -22,7 +22,7 @@ OVER_S = 5.0
 SHOWN = ("others_fall_max", "others_errors_per_s_max", "controller_queue_ms_max")
 """Keys of the limits whose rules need the brokers' metrics."""
 KEPT = 60
-"""Number of the newest checks whose counts of the run's own traffic are kept."""
+"""Each check counts the run's own traffic. The counts of this number of newest checks are kept."""
 
 
 def knows_own_errors(producers: Iterable[ProducerOptions]) -> bool:

@@ -31,10 +31,10 @@ idle counter when the wait ends, up to 0.3 s late. One measurement of a broker w
 therefore show an idle fraction of only 0.88.
 """
 UNNOTED_S = 0.15
-"""Mean idle time of a handler that its idle counter lacks in a measurement just after the last
-request [s]. The idle counter does not contain the handler's wait that is in progress. The next
-measurement contains this wait. After 12 loads the measured idle fraction was 0.79 to 0.87 in the
-first second of rest, and 1.0 in the next second.
+"""A handler's idle counter lacks a part of the idle time in a measurement just after the last
+request. This value is the mean of the missing idle time [s]. The idle counter does not contain the
+handler's wait that is in progress. The next measurement contains this wait. After 12 loads the
+measured idle fraction was 0.79 to 0.87 in the first second of rest, and 1.0 in the next second.
 """
 IDLE_LOSS = 0.1
 """A broker is still at rest if its idle fraction is lower than at the start of the run by at most

@@ -146,9 +146,9 @@ def offer(
 _INTERVAL_S = 0.5
 _RECENT_S = 2.0
 _RECENT_INTERVALS = 2.5
-"""Length of the time range before now whose samples are shown as progress: `_RECENT_S` [s], or
-`_RECENT_INTERVALS` sampling intervals if they are longer. Each broker has at least two samples in
-this time range.
+"""The progress is computed from the samples of the most recent time. The length of this time is the
+longer of two times, `_RECENT_S` [s] and `_RECENT_INTERVALS` sampling intervals. Each broker has at
+least two samples in this time.
 """
 
 

@@ -46,8 +46,9 @@ from search.signals import SATURATED_IDLE
 
 STEP_S = 2.0
 STEP_SAMPLES = 3
-"""Length of a step of a growing load (a climb): `STEP_S` [s], or `STEP_SAMPLES` sampling intervals
-if they are longer.
+"""Length of a step of a growing load (a climb): the longer of two times, `STEP_S` [s] and
+`STEP_SAMPLES` sampling intervals. If the idle time is computed from one-minute rates, a step can be
+longer than both times.
 """
 READ_S = 4.0
 """Length of the last step of a climb on warm brokers [s]."""
@@ -228,8 +229,8 @@ def is_read(_load: RunningLoad, now_s: float, since_s: float) -> bool:
 STEADY_S = 12.0
 """Brokers are warm once the cost of a request has been steady for this time [s]."""
 FALL_MOST, FALL_OVER_S = 0.05, 10.0
-"""The cost of a request is steady if it falls, within `FALL_OVER_S` [s], by a smaller share than
-`FALL_MOST` [ratio].
+"""The cost of a request is steady if it falls by at most the share `FALL_MOST` [ratio] within
+`FALL_OVER_S` [s].
 """
 COSTS_LEAST = 4
 """Minimum number of measured request costs that are necessary to call the cost steady. This minimum
@@ -242,7 +243,7 @@ unknown [s]. The readings of each load are taken over the last `SHORT_S` of the 
 """
 SHARE, SHARE_SHORT = 0.5, 0.25
 """Share of `search.load_start_max` that the warm-up offers [ratio]. `SHARE_SHORT` is for a short
-warm-up, which has only one reading. This reading has to show how far away the limit is.
+warm-up. A short warm-up has only one reading, which has to show how far away the limit is.
 """
 
 LOOK_S, LOOK_BEGUN_S = 4.0, 2.0

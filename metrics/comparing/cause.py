@@ -249,8 +249,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 MAY_BIND_UTILIZATION = 0.80
 """Minimum use at saturation for a resource that may limit the slower side [ratio]."""
 GROWTH_MIN = 1.10
-"""A side uses more of a resource if its use divided by the other side's use at the same load is at
-least this value [ratio]."""
+"""Two sides are compared at the same load. A side uses more of a resource if its use, divided by
+the use of the other side, is at least this value [ratio]."""
 NOT_BROKERS = ("redline.", "package.", "python.", "driver.", "spark.", "controller.", "series.")
 """Prefixes of facts that do not describe brokers."""
 

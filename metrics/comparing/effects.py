@@ -88,10 +88,11 @@ PAIRS_MIN = 3
 """Minimum number of pairs from which the scatter of the pairs is estimated."""
 BETWEEN_STARTS_SD = 0.08
 """Standard deviation of a result's logarithm over repeated measurements of one case. In
-comparisons, a result's variance is the variance that its interval states plus this value squared.
-The value that was measured is 0.06 (0.04 to 0.10, 21 degrees of freedom), from 17 of the delivered
-experiments (38 cases) on two days on one disk. The constant is larger than the measured 0.06, so
-that intervals are also wide enough on a machine with other load."""
+comparisons, a result's variance is the sum of the variance from the result's interval and the
+square of this value. The measured value is 0.06 (0.04 to 0.10, 21 degrees of freedom). For this
+measurement, 17 of the delivered experiments (38 cases) were made on two days on one disk. The
+constant is larger than the measured 0.06, so that intervals are also wide enough on a machine with
+other load."""
 BETWEEN_NIGHTS_SD = 0.05
 """Default standard deviation of a figure between measurements on different days, divided by the
 mean of the figure [ratio]."""
@@ -217,7 +218,8 @@ _REFERENCE_ERRORS = 1.5
 """A difference from the reference is a loss only if it is larger than this value [standard errors].
 """
 _NEWEST_NIGHTS = 5
-"""Maximum number of newest nights over which the size of a slow loss is a mean."""
+"""The size of a slow loss is the mean loss of the newest nights. This is the maximum number of
+these nights."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ several keys."""
 
 
 BROKERS_KEY = "cluster.testbed.brokers"
-"""Full path of the key with the number of brokers that a run starts."""
+"""Full path of a key whose value is the number of brokers that a run starts."""
 PROPERTIES_PREFIX = "cluster.testbed.properties."
 """Start of the full path of each key that sets a property of a testbed's brokers."""
 _WORDS = {"workload.np": "producers", "workload.message_bytes": "bytes per message"}

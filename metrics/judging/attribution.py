@@ -54,10 +54,10 @@ of the handlers' busy time [ratio]. Request handlers count as mostly waiting if 
 during at least this share of their busy time."""
 
 FLUSH_SHARE_LOW = 0.25
-"""Minimum share of the handlers' busy time in flushes that explains busy handlers, for handlers
-that mostly wait while some thread flushes nearly all the time [ratio]. The value is lower than
-`HANDLERS_SHARE_HIGH`, because the flushes of followers are only estimated from the followers'
-bytes."""
+"""Handlers count as busy with flushes if the flushes take at least this share of the handlers' busy
+time [ratio]. This value replaces `HANDLERS_SHARE_HIGH` if the handlers mostly wait while the disk
+is at its limit. The value is lower than `HANDLERS_SHARE_HIGH`, because the flushes of followers are
+only estimated from the followers' bytes."""
 
 REMOTE_SHARE_HIGH = 0.5
 """Replication counts as the limit if a produce request waits for followers during this share of its
@@ -735,7 +735,7 @@ def _not_known(brokers: list[_Broker]) -> str:
 
 VOTING_LOAD_RATIO_MAX = 1.5
 """An overloaded trial votes on the limiting resource only if its load is at most this multiple of
-the lowest overloaded load [ratio]. A higher load also exhausts other resources.
+the lowest overloaded load [ratio]. A load above this multiple also exhausts other resources.
 """
 
 

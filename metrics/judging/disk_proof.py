@@ -28,8 +28,10 @@ DELETE_DELAY_S = 60.0
 FLUSHER_S = 5.0
 """Time between two checks of the kernel for old dirty pages (vm.dirty_writeback_centisecs) [s]."""
 STEADY_SHARE_MAX = 0.1
-"""Share of the memory for dirty pages that a load may fill during a hold without needing the hold
-[ratio]. A hold is a long trial that shows whether disks can write the load."""
+"""Without `search.steady_s` and `search.to_failure`, a hold is made only if the load would fill
+more than this share of a host's memory for dirty pages during the hold [ratio]. A hold is a long
+trial that shows whether disks can write the load.
+"""
 
 
 @dataclass(frozen=True)

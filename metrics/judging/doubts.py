@@ -70,8 +70,8 @@ def _reason(window: BrokerWindow, least: float) -> Reason:
 
 
 LATE_SHARE_LEAST = 0.1
-"""Minimum delay of the generator that can explain a latency above the objective, as a share of the
-objective [ratio]."""
+"""A delay of the generator can explain a latency above the objective only if the delay, divided by
+the objective, is at least this value [ratio]."""
 _BEYOND = {"p50": 0.5, "p95": 0.05, "p99": 0.01, "p999": 0.001}
 """Share of the records beyond each quantile [ratio]."""
 

@@ -436,8 +436,9 @@ class ProduceLatency(Indicator):
 LAG_WINDOW_S = 40.0
 """Window length up to which the allowed growth of the lag is a fixed share of the offered records
 [s]. In a longer window, the allowed number of records is the number that is allowed in a window of
-`LAG_WINDOW_S`, and does not grow further. The measured growth has an error of about the records
-that producers send in 1 s, because records are in flight at the start and end of a window."""
+`LAG_WINDOW_S`, and does not grow further. The measured growth has an error, because records are in
+flight at the start and at the end of a window. The error is about as large as the number of records
+that producers send in 1 s."""
 
 
 def lag_allowed(most: float, duration_s: float) -> float:

@@ -189,13 +189,13 @@ shorter round trip than this value, a full window means that the receiver does n
 
 LIMITED_SHARE_LEAST = 0.2
 """The TCP receive window and the send buffer limit a connection if the sum of two shares is at
-least this value: the shares of the connection's busy time for which the receive window is full and
-for which the send buffer is full [ratio]. If the receive window and the send buffer have equal
-sizes, each of them is full for a part of the time. The kernel counts the time for which a full
-window or buffer stopped the sender. In a test with buffers of 100 kB and a round trip of 50 ms, a
-connection carried a twentieth of the link's bandwidth. In this test, the receive window was full
-for 0.4 and the send buffer for 0.75 of the busy time. With sufficiently large buffers, both shares
-are 0."""
+least this value [ratio]. The first share is the part of the connection's busy time for which the
+receive window is full. The second share is the part for which the send buffer is full. If the
+receive window and the send buffer have equal sizes, each of them is full for a part of the time.
+The kernel counts the time for which a full window or buffer stopped the sender. In a test with
+buffers of 100 kB and a round trip of 50 ms, a connection carried a twentieth of the link's
+bandwidth. In this test, the receive window was full for 0.4 and the send buffer for 0.75 of the
+busy time. With sufficiently large buffers, both shares are 0."""
 
 BESIDE_SHARE_LEAST = 0.05
 """The text also names the buffer at the other end if that buffer is full for this share of the busy

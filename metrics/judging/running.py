@@ -29,8 +29,8 @@ from metrics.windows.use import Resource
 from search.signals import own_utilization
 
 Acked = Sequence[tuple[float, int]]
-"""Pairs of the seconds since the start of the window and the records acknowledged since then,
-oldest pair first."""
+"""Pairs (time since the start of the window [s], number of records that were acknowledged in this
+time), oldest pair first."""
 
 
 @dataclass(frozen=True)
@@ -108,8 +108,8 @@ EDGE_S = 0.5
 copy in steps [s]."""
 ONE_FOLLOWER = 0.5
 """A broker counts as lagging if it fails to copy more than this share of the records that it has to
-copy [ratio]. In a large cluster, this share of one broker's records is smaller than
-`follower_lag_growth_max` of all records.
+copy [ratio]. In a large cluster, this share of the records of one broker is a smaller number of
+records than the share `follower_lag_growth_max` of the records of all brokers.
 """
 SHARE_LEAST = 0.01
 """Smallest growth of the lag, as a share of the load, that exceeds the variation of the readings
@@ -207,8 +207,8 @@ the last step is known. The load stays below the limit even if one more step sta
 OVERLOAD = 1.0
 """Utilization of the handlers at the goal's idle threshold [ratio]."""
 SETTLE_S, LOOK_LEAST_S = 0.4, 0.9
-"""Two times: from the start of a step to the start of its reading, and the shortest length of a
-reading [s]."""
+"""`SETTLE_S` is the time from the start of a step to the start of the step's reading [s].
+`LOOK_LEAST_S` is the shortest length of a reading [s]."""
 LATE_S, LATE_COLD_S = 0.75, 2.0
 """Longest allowed wait of records for their acknowledgement, beyond the producers' linger: on warm
 brokers, and on cold brokers [s]. If records wait longer than this value, the brokers do not keep up

@@ -98,15 +98,15 @@ MESSAGES_LEAST, BYTES_LEAST = 2_000.0, 1_000_000.0
 """Smallest load of a broker with which the broker's series can be checked: a number of messages
 [messages], and the total size of these messages [B]."""
 OTHERS_MAX = 0.5
-"""Highest ratio of other clients' expected load to the load of the warm-up at which a series can be
-checked [ratio]."""
+"""A series can be checked only if the expected load of other clients, divided by the load of the
+warm-up, is at most this value [ratio]."""
 _OTHERS_GROWTH = 2.0
 """Highest accepted ratio of other clients' writes during the load to their writes before the
 load."""
 
 CLAUSES_MAX = 5
-"""Highest number of problems that a message lists. For more problems, the message states how many
-it leaves out."""
+"""Highest number of problems that a message lists. If there are more problems than this number, the
+message states how many problems are left out."""
 _Clause = tuple[int, str]
 """A broker id, and a text for a problem of this broker."""
 

@@ -19,8 +19,8 @@ from metrics.tables.rows import Outcome
 from metrics.units import format_size, iso_utc
 
 TAGS = "tags.json"
-"""Name of the file with a run's tags in the run's folder. The file contains a JSON list of
-strings."""
+"""Name of a file in the run's folder. The file contains the run's tags as a JSON list of strings.
+"""
 INDEX = "index.html"
 
 _FILES = {

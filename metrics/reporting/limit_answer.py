@@ -47,8 +47,9 @@ _READINGS = {
     Resource.CPU.value: ("machine",),
     Resource.REPLICATION.value: ("followers",),
 }
-"""Resource → words that occur in the clause of the evidence with this resource's reading. For a
-resource that is not in this map, the first clause of the evidence is taken as the reading."""
+"""Resource → words. If a clause of the evidence contains one of these words, the clause shows the
+reading of the resource. For a resource that is not in this map, the first clause of the evidence is
+taken as the reading."""
 _CLAUSE_END = re.compile(r"(?:, and |, | while | with CPU |; )(?![^(]*\))")
 _ASIDE = re.compile(r" \([^)]*\)")
 _BROKER = re.compile(r"broker \d+: ")

@@ -168,7 +168,7 @@ brokers for each trial.
 LOWER, UPPER = "sustained side", "overloaded side"
 
 Sides = tuple[tuple[str, str], ...]
-"""The ends of brackets that one trial provides: (`LOWER` or `UPPER`, name of the goal) of each."""
+"""The ends of brackets that one trial provides, each as (`LOWER` or `UPPER`, name of the goal)."""
 
 
 @dataclass(frozen=True)

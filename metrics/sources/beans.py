@@ -60,8 +60,8 @@ NETWORK_REQUESTS = "network_requests"
 NETWORK_IN_BYTES = "network_in_bytes"
 NETWORK_OUT_BYTES = "network_out_bytes"
 PRODUCE_ERRORS = "produce_errors"
-"""Answers to produce requests by the name of the error, for example `produce_errors:NONE`. Each
-partition of a request counts once."""
+"""Number of answers to produce requests, counted separately for each name of an error, for example
+`produce_errors:NONE`. Each partition of a request counts once."""
 CONTROLLER_QUEUE_MS = "controller_queue_ms"
 GC_MS = "gc_ms"
 POLL_MS = "poll_ms"
@@ -71,8 +71,8 @@ has no bean."""
 CONTROLLER_EPOCH = "controller_epoch"
 SILENT_MS = "silent_ms"
 """Longest time for which the node's JVM did not answer a call, of all calls since the last sample
-[ms]. Only a source that calls the node continuously measures `silent_ms` (`metrics.sources.jmx`).
-`silent_ms` has no bean."""
+[ms]. Only `metrics.sources.jmx` measures `silent_ms`, because only this source calls the node all
+the time. `silent_ms` has no bean."""
 
 REQUESTS = {
     "produce": "Produce",
@@ -338,8 +338,8 @@ AT_START = (*PROBE, *FACTS, PARTITIONS)
 
 
 FROM_FIRST_USE = ("log_flush_ms_count", "log_flush_ms_mean", PRODUCE_ERRORS)
-"""Readings that are missing until Kafka first uses and so registers their beans, for example until
-the first flush of a log."""
+"""Readings that are missing until Kafka uses their beans for the first time, for example until the
+first flush of a log. Kafka registers such a bean when it first uses the bean."""
 
 
 def parse_version(text: str) -> tuple[int, int]:

@@ -167,8 +167,8 @@ def changes_of_process(rounds: Sequence[Sequence[BrokerSample]]) -> Iterator[tup
 
 
 _JITTER = 1.01
-"""An interval between scrapes may be longer than allowed by this factor, because the times of
-scrapes are not exact [ratio]."""
+"""An interval between scrapes is accepted up to the longest allowed interval multiplied by this
+value [ratio]. The value is above 1, because the times of scrapes are not exact."""
 POLLS = 3
 """Number of polls before the first load. The duration of the fastest poll counts, because other
 processes may delay a poll."""

@@ -50,14 +50,14 @@ from metrics.sources.source import NodeInfo, named_brokers
 TICK_S = 5.0
 """Time between two ticks of a meter [s]."""
 SEES_EACH_TICK_S = 4.0
-"""Longest interval between samples at which no tick is missed, even if a sample takes some time
-[s]."""
+"""If the interval between samples is at most this long [s], no tick is missed, even if a sample
+takes some time."""
 ALPHA = 1 - math.exp(-5 / 60.0)
 """Weight of the latest tick in the one-minute rate [ratio]."""
 IDLE_MOST, SHARED_IDLE_MOST = 1.1, 2.2
 """Largest idle time of handlers between two ticks, as a share of the time [ratio]. The first value
-is for one pool of handlers, and the second value for two pools that share a meter. One idle pool
-can exceed 1, because a handler's wait of up to 0.3 s counts wholly when the wait ends."""
+is for one pool of handlers, and the second value for two pools that share a meter. The share of one
+idle pool can exceed 1, because a handler's wait of up to 0.3 s counts wholly when the wait ends."""
 
 _RATE = f"{ONE_MINUTE_RATE}:"
 _OF_RATES = (_RATE, f"{ROUNDING}:")

@@ -36,8 +36,8 @@ _COMBINED = frozenset({Role.BROKER, Role.CONTROLLER})
 _OPEN = HttpAccess("metrics.prometheus")
 
 JAVA_FACTS = ("jvm.name", "jvm.vendor", "jvm.version")
-"""Names of the JVM's properties in the facts about a node, in the order in which the rule sets list
-the labels of the reading `java`."""
+"""Names of the facts about a node's JVM. The labels of the reading `java` in the rule sets have the
+same order."""
 
 
 class PrometheusSource:

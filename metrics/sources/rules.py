@@ -34,8 +34,8 @@ from metrics.sources.beans import (
 from metrics.sources.exposition import Labels, parse_series
 
 BROKER_HANDLER_IDLE_NS = "broker_handler_idle_ns"
-"""Idle time of a broker's request handlers without a controller's request handlers, which Kafka 4.2
-and later show (KIP-1207)."""
+"""Idle time of a broker's request handlers. The idle time of a controller's request handlers is not
+included. Kafka 4.2 and later releases show this reading (KIP-1207)."""
 ACTIVE_CONTROLLER = "active_controller"
 """A gauge that controllers show, and that the brokers of a cluster with ZooKeeper also show."""
 NODE_ID = "node_id"

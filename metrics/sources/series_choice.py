@@ -50,8 +50,8 @@ AUTO = "auto"
 SECOND_POLL_S = 1.0
 """Time between two polls if one poll does not show the meaning of a series [s]."""
 TICKS_SEEN_S = 3 * TICK_S + 2.0
-"""Time from the first to the last poll in which each meter certainly updates its one-minute rate at
-least three times, even on a broker that has just started [s]."""
+"""Time from the first to the last poll [s]. In this time, each meter certainly updates its
+one-minute rate at least three times, even on a broker that has just started."""
 POLLS_MAX = 20
 IDLE_GROWTH_MAX = 2.5
 """Largest one-minute rate of the request handlers' idle time [ratio]. At rest, the one-minute rate
@@ -60,8 +60,9 @@ _PHASES_APART = 0.05
 """Largest accepted difference between the counts of a request's phases [ratio]. The counts are read
 one after the other."""
 _POLL_EDGE_S = 0.6
-"""Largest error of the handlers' idle time between two polls, if a count shows the idle time [s].
-Each poll adds up to 0.3 s, because a handler's wait of up to 0.3 s is counted only when it ends."""
+"""If a count shows the handlers' idle time, the increase of the count between two polls has at most
+this error [s]. Each poll adds up to 0.3 s, because a handler's wait of up to 0.3 s is counted only
+when it ends."""
 _POLLS_APART_S = TICK_S - 0.5
 """Longest time between two polls with at most one tick between them [s]."""
 _NAMED_RATES = ("oneminuterate", "oneminuteratetotal")
@@ -83,9 +84,9 @@ _FLUSH_WORDS = (
     ("RequestMetrics", "LogFlushStats"),
     ("LocalTimeMs", "LogFlushRateAndTimeMs"),
 )
-"""Pairs (word to replace, new word). The replacements turn the name of a series with local times of
-requests into the name of the series with times of log flushes. Each word is also tried in lower
-case."""
+"""Pairs (word to replace, new word). A series shows the local times of requests, and another series
+shows the times of log flushes. The replacements turn the name of the first series into the name of
+the second series. Each word is also tried in lower case."""
 
 _OF_AGENT: Mapping[str, tuple[Selector, ...]] = selectors_of(
     {

@@ -210,27 +210,26 @@ LOG_S = 0.5e-6
 request for no replicas costs as much CPU time as a request for all replicas."""
 
 TOPICS_SHARE_MAX = 0.01
-"""Largest CPU time that a broker may spend during a load to answer requests for all topics, as a
-share of one core [ratio]."""
+"""Largest share of one core [ratio] that a broker may use during a load to answer requests for all
+topics."""
 
 LOG_DIRS_SHARE_MAX = 0.005
-"""Largest CPU time that a broker may spend during a load to answer requests for its log
-directories, as a share of one core [ratio]."""
+"""Largest share of one core [ratio] that a broker may use during a load to answer requests for the
+broker's log directories."""
 
 SAMPLE_PARTITION_S = 0.3e-6
-"""Estimated CPU time of a broker for each of its partitions in a sample by JMX [s]. A sample costs
-this time because four gauges count the broker's partitions when they are read."""
+"""Estimated CPU time [s] that a sample by JMX costs the broker for each of the broker's partitions.
+The reason is that four gauges count the broker's partitions when the gauges are read."""
 
 SAMPLES_SHARE_MAX = 0.0075
-"""Largest CPU time that a broker may spend on samples because it has many partitions, as a share of
-one core [ratio]."""
+"""Largest share of one core [ratio] that samples may cost a broker because the broker has many
+partitions."""
 
 END_S = 8e-6
 """CPU time of the driver to request and to read the end offset of one replica [s]."""
 
 ENDS_SHARE_MAX = 0.02
-"""Largest CPU time that the driver may spend to read the end offsets of replicas, as a share of one
-core [ratio]."""
+"""Largest share of one core [ratio] that the driver may use to read the end offsets of replicas."""
 
 ENDS_LEAST = 4
 """Minimum number of readings of the end offsets in a window."""

@@ -145,8 +145,9 @@ BY_RUN = (
 )
 """Names of facts that can differ between two runs even if the clusters are equal."""
 SERIES = "series"
-"""First word of the names of facts that name the series of an exporter. For example, the value of
-the fact `series.handler_idle_ns` is the name of the series for the reading `handler_idle_ns`."""
+"""First word of the name of a fact whose value is the name of an exporter's series. For example,
+the value of the fact `series.handler_idle_ns` is the name of the series for the reading
+`handler_idle_ns`."""
 _NODE = re.compile(r"(?<=^broker\.)\d+\.")
 
 

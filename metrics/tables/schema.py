@@ -193,7 +193,7 @@ _SUFFIXES = (
 
 
 _NUMBERED = frozenset({"trial", "exit_code", "group", "partition"})
-"""Columns with integers that are identifiers, such as the number of a trial, and not counts."""
+"""Columns whose integers identify something, for example a trial. These integers are not counts."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _TRIAL = ("run_id", "trial", "bpm", "np", "verdict")
 VARIANT_COLUMNS = {"pattern": "map<string,string>", "experiment": "string"}
-"""Column of `boundaries` that distinguishes traffic patterns, and that older tables may lack → type
-of the column."""
+"""Columns of `boundaries` that distinguish traffic patterns → type of the column. Older tables may
+not have these columns."""
 SERIES = ("cluster", "workload", "goal", "axis", "bpm", "variant")
 """Columns that identify a limit over time, see `with_variant`."""
 UNCERTAINTY_COLUMNS = {

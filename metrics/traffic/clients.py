@@ -50,7 +50,9 @@ def exponent_of(count: int, largest: float) -> float:
 
 
 IDEMPOTENT_IN_FLIGHT_MAX = 5
-"""Number of a producer's latest batches that brokers remember for each partition."""
+"""Brokers remember the latest batches of each producer in each partition. This is the number of
+these batches.
+"""
 
 LZ4_FAST_LEVEL = 9
 """Kafka's default level of lz4, at which Kafka's producer uses the fast compressor."""

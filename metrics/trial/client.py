@@ -263,7 +263,7 @@ def quota_window(samples: Iterable[HostSample], start_s: float, end_s: float) ->
 
 
 OFFSET_MAX_S = 0.25
-"""Largest accepted offset of an executor's clock from the driver's [s].
+"""Largest accepted offset of an executor's clock from the driver's clock [s].
 
 Tasks start their load at a wall-clock time, and the brokers' samples have the driver's time. The
 meters of a broker have a delay of up to 0.3 s, because they are updated when a request handler's

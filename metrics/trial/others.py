@@ -32,11 +32,12 @@ encodes it.
 TRANSACTION_LOG_RECORD_BYTES = 190
 """Size of a record in the brokers' own log of transactions, with its batch [B].
 
-Kafka 4.1.2 encodes TransactionLogKey and TransactionLogValue in one batch for each record. With the
-lengths of our names (a transactional id of 33 characters, a topic of 34), a record has 188 bytes
-with one partition, 4 more bytes for each further partition, and 143 bytes without a partition, at
-the end of a transaction. The mean size of a record is 173 bytes for a transaction of one partition,
-and 202 bytes for a transaction of ten partitions that are added one by one.
+Kafka 4.1.2 encodes TransactionLogKey and TransactionLogValue in one batch for each record. Our
+transactional ids have 33 characters, and our topic names have 34 characters. With these names, a
+record with one partition has 188 bytes. Each further partition adds 4 bytes. A record without a
+partition, at the end of a transaction, has 143 bytes. The mean size of a record is 173 bytes for a
+transaction of one partition, and 202 bytes for a transaction of ten partitions that are added one
+by one.
 """
 
 

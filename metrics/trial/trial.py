@@ -248,8 +248,8 @@ def _cause(judged: Judgement, evidence: Evidence) -> str:
 
 
 POINTS_MAX = 60_000
-"""Largest number of readings that a run keeps for its report. With more readings the report has no
-charts over time; the notebook `trial` draws them from the tables.
+"""Largest number of readings that a run keeps for its report. If a run has more readings than this
+number, the report has no charts over time. The notebook `trial` draws these charts from the tables.
 """
 
 

@@ -42,8 +42,8 @@ SERIES = (
 
 
 UNWRITTEN = "File pages not on a disk yet [MB]"
-"""Title of the series of each host that shows how many bytes of file pages are only in memory and
-not on a disk yet."""
+"""Title of a series that each host has. The series shows how many bytes of file pages are only in
+memory and not on a disk yet."""
 NO_BROKER = -1
 
 

@@ -25,8 +25,8 @@ DIRTY_RATIO, DIRTY_BACKGROUND_RATIO, DIRTY_EXPIRE_S = 0.2, 0.1, 30.0
 vm.dirty_expire_centisecs [s], for hosts that do not show these settings."""
 
 SETTLED_EXPIRIES = 2.0
-"""Minimum length of the part of a window that `settled_span` finds, as a multiple of the age at
-which the kernel writes a page."""
+"""The function `settled_span` finds a part of a window. The minimum length of this part is this
+multiple of the age at which the kernel writes a page."""
 
 WRITTEN_MIN = 0.95
 """Disks keep up with the brokers if they write at least this share of the received bytes [ratio].
@@ -36,7 +36,8 @@ FASTEST_S = 10.0
 """Time over which the highest write rate of disks is measured [s]."""
 
 POINTS_MAX = 500
-"""Highest number of points of a window that `settled_span` compares with each other."""
+"""The function `settled_span` compares at most this number of points of a window with each other.
+"""
 
 _STACKED = ("dm-", "md")
 """Prefixes of the names of devices that consist of several disks, such as RAID arrays. The bytes of

@@ -72,8 +72,8 @@ _RENAMED = (
     "receive.buffer.bytes",
     "send.buffer.bytes",
 )
-"""Kafka's properties that have another name in librdkafka, or that the engine's event loop
-implements instead of the library."""
+"""Properties of Kafka that librdkafka does not receive under Kafka's name. Either librdkafka has
+another name for the property, or the engine's event loop implements the property."""
 
 # By default librdkafka logs to standard error, which belongs to Spark.
 _LOG = logging.getLogger("kafka-redline.librdkafka")

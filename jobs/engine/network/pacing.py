@@ -21,7 +21,7 @@ Key = tuple[str, int]
 """Identity of a connection: (name of the client, broker id)."""
 
 PATIENCE = 10
-"""Time limit for opening all connections, as a multiple of the time limit for the next one."""
+"""Time limit for opening all connections, divided by the time limit for one connection."""
 
 WINDOW_START, WINDOW_MAX = 8, 64
 """First and largest limit for the number of connections that are being opened at the same time."""

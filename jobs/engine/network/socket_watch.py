@@ -150,8 +150,8 @@ WATCHED_MAX = 64
 """Maximum number of watched sockets per task. Reading one socket takes some microseconds."""
 
 MEMORY_EVERY = 4
-"""The sockets' buffers are read only at every n-th reading of the TCP figures, where n is this
-number, because buffer sizes change slowly. The last reading of a window also includes the
+"""Number of readings of the TCP figures for each reading of the sockets' buffers. The buffers are
+read less often, because buffer sizes change slowly. The last reading of a window also includes the
 buffers."""
 
 _COUNTERS = (

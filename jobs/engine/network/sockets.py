@@ -13,8 +13,8 @@ from jobs.engine.network.transport import Buffer, PlainTransport, Transport, dro
 
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 _WORTH_A_CALL_BYTES = 65_536
-"""Least number of unneeded bytes for which a separate system call drops the bytes [B]. A smaller
-number of bytes is read with the needed bytes and ignored, which is faster."""
+"""A separate system call drops unneeded bytes if there are at least this number of them [B]. A
+smaller number of bytes is read with the needed bytes and ignored, which is faster."""
 _PEEK_BYTES = 4_096
 """Size of the first read after dropped records [B]. A read of 4,096 bytes has room for the headers
 of a partition and of a batch. The read is short because the records after these headers will

@@ -43,7 +43,7 @@ from metrics.traffic.clients import ProducerPattern
 
 _BATCHES_PER_REQUEST = 400  # two buffers each, below sendmsg's limit of 1,024
 _PRESSURE_S = 0.1
-"""Time after a batch had to wait, in which each answer is handled as soon as it arrives [s]."""
+"""If a batch had to wait, each answer is handled as soon as it arrives, for this time [s]."""
 
 
 @dataclass(slots=True)

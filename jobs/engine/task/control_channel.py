@@ -43,9 +43,9 @@ PROBLEM_LENGTH = 2_000
 """Maximum length of a problem's text [characters]: a message on the control channel is one short
 line."""
 LATE_MAX_S = 5.0
-"""Longest time by which the load starts later if a busy driver receives the tasks' messages late
-[s]. If a message seems to be later than this time, a part of the delay is assumed to be a
-difference between the clocks of the driver and the task's host."""
+"""A busy driver can receive the tasks' messages late. The start of the load is delayed for this
+reason by at most this time [s]. If a message seems to arrive with a longer delay, a part of the
+delay is assumed to be a difference between the clocks of the driver and the task's host."""
 
 
 @dataclass(frozen=True)

@@ -65,8 +65,8 @@ class Partitions:
 
 
 SETTLING = 3
-"""Number of rebalances until a consumer group is stable. `open_timeout_s` allows the time limit of
-a connection for each rebalance."""
+"""Number of rebalances until a consumer group is stable. For each rebalance, `open_timeout_s` is
+longer by the time limit of a connection."""
 
 
 @dataclass(frozen=True)

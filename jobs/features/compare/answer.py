@@ -64,8 +64,9 @@ RAISE = 1.25
 """Minimum factor by which the load increases after a trial that did not saturate a side's brokers
 [ratio]."""
 PROPORTIONS_MAX = 0.1
-"""Largest accepted difference between the shares of the parts of a mix that saturated brokers
-acknowledge [ratio]. If a difference is larger, the answer has a note.
+"""Saturated brokers acknowledge a share of the offered load of each part of a mix. The largest
+accepted difference between these shares is this value [ratio]. If the difference is larger than
+this value, the answer has a note.
 """
 ALL_TAKEN = 0.97
 """If brokers acknowledge more than this share of the offered load, their capacity cannot be

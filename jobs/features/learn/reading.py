@@ -533,7 +533,7 @@ LOOKUPS_MAX = 6_000
 number of records of a topic over time.
 """
 PARTITIONS_EACH = 4
-"""Maximum number of partitions of each topic for which the rate over time is looked up. The topic's
+"""The rate over time is looked up for at most this number of partitions of each topic. The topic's
 remaining partitions are assumed to have the same rate over time.
 """
 REQUESTS_MAX = 600

@@ -24,12 +24,13 @@ from metrics.features.learn.curve import HOUR_S, Curve, PartitionLog
 from metrics.features.learn.tally import TopicFacts, TopicSeen
 
 RANGE_MAX_S = HOUR_S
-"""Batches that are older than this are not read [s]."""
+"""Largest age of a batch that is read [s]."""
 PROBE_SHARE = 0.1
 """Share of all bytes that is read first, to find out the size of records [ratio]."""
 LATE_SHARE = 0.05
-"""If the first record comes later than this share of the time range, the range begins with this
-record [ratio].
+"""If the time from the start of the range to the first record is more than this share of the range,
+the range begins with the first record [ratio]. If the time from the last record to the end of the
+range is more than this share of the range, the range ends with the last record.
 """
 SPREAD_SHARE = 0.9
 """The reading is planned to take this share of the permitted time, so that all data is read in time

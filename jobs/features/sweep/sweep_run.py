@@ -30,8 +30,8 @@ from metrics.tables.rows import SweepCase
 from metrics.units import iso_utc
 
 PLAN = "experiment.json"
-"""Name of the file in a sweep's folder that records the experiment and its cases; --resume checks
-this file.
+"""Name of a file in a sweep's folder. The file contains the experiment and the experiment's cases.
+The option --resume checks this file.
 """
 
 

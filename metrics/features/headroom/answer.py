@@ -233,12 +233,13 @@ MEASURED_TRAFFIC = "measured traffic"
 SIZES_ALIKE = 0.1
 """Two message sizes count as equal if they differ by at most this much [ratio]."""
 FULLNESS_APART = 2.0
-"""If the number of messages per request differs from the number in the run by more than this
-factor, a comparison by bytes misleads.
+"""Today's requests and the run's requests can contain different numbers of messages. If the two
+numbers of messages per request differ by more than this factor, a comparison by bytes misleads
+[ratio].
 """
 _DISAGREES = 1.25
-"""The answer has a note if the headroom that is computed from bytes per second differs by more than
-this factor from the headroom that is computed from the use of resources.
+"""The headroom is computed in two ways: from bytes per second, and from the use of resources. If
+the two results differ by more than this factor, the answer has a note [ratio].
 """
 
 

@@ -40,12 +40,13 @@ TENTH = 0.1
 [ratio].
 """
 WALK_LEAST = 0.01
-"""Minimum standard deviation of a day's random step of the level [ln]. Traffic also grows in sudden
-steps, and a short history may contain none.
+"""The level of the traffic changes by a random step each day. The standard deviation of this step
+is at least this value [ln]. Traffic also grows in sudden steps, and a short history may contain
+none.
 """
 _NEARLY_BUSIEST = 0.1
-"""Largest difference between the mean use in the busiest hour and the mean use in an hour that may
-be the busiest hour of some days [ln].
+"""An hour may be the busiest hour of some days if the mean use in this hour is at most this much
+lower than the mean use in the busiest hour [ln].
 """
 _DAYS_OF_SCATTER = 7
 _DRAWS, _SEED = 4_000, 20_261_126

@@ -79,7 +79,9 @@ def _requests(opened: list[Opened], linger_ms: float) -> int:
 SEEN, FITTED, ASSUMED = "seen", "fitted", "assumed"
 
 IDEMPOTENT_SHARE = 0.5
-"""Minimum share of batches with a producer id for an idempotent topic [ratio]."""
+"""A topic counts as transactional if at least this share of its batches is transactional [ratio].
+Otherwise the topic counts as idempotent if at least this share of its batches has a producer id.
+"""
 
 KEYED_BATCHES = 1.1
 """If requests contain more than this number of batches on average, the keys of records choose the
@@ -283,8 +285,8 @@ PEAK, MEAN, NOW = "peak", "mean", "now"
 
 PEAK_STEP_S = 600.0
 """Minimum distance between the points of a curve that shows a peak rate [s]. If the distance is
-shorter, the mean rate replaces the peak rate, because the busiest of many short intervals is busy
-by chance.
+shorter than this value, the mean rate replaces the peak rate, because the busiest of many short
+intervals is busy by chance.
 """
 ALIKE_FACTOR = 2.0
 """Topics are similar if their message sizes and their batch sizes differ by less than

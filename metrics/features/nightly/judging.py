@@ -42,8 +42,8 @@ from metrics.tables.rows import ABSENT, CaseRow, Difference, Outcome, difference
 from metrics.units import format_ratio
 
 INSTRUMENT = ("redline.", "driver.", "python.", "spark.", "package.")
-"""Prefixes of the names of facts about the software and the machine that measure. Facts with other
-prefixes describe the measured cluster.
+"""Prefixes of the names of facts about the instrument, which is the measuring software and its
+machine. Facts with other prefixes describe the measured cluster.
 """
 COMMIT = "redline.commit"
 """Name of the fact with redline's commit. Nights with different commits are compared with each

@@ -19,8 +19,8 @@ from metrics.units import format_mb_per_s, format_ratio, format_size
 from search.model import LEVEL
 
 BUSY_FOR, RATE_OVER = "10m", "5m"
-"""Two durations: how long the condition of an alert must be true before the alert fires, and the
-length of the window of rates in PromQL."""
+"""`BUSY_FOR` is the time for which the condition of an alert must be true before the alert fires.
+`RATE_OVER` is the time over which PromQL computes a rate."""
 
 HEADROOM_SERIES = "redline:headroom_times"
 """Name of the recorded series: how many times the traffic of a broker fits into the

@@ -24,9 +24,9 @@ from metrics.sources.hosts.queues import Queues
 
 _PERIODS, _THROTTLED = "nr_periods", "nr_throttled"
 _TIMES_S = {"throttled_usec": 1e-6, "throttled_time": 1e-9}
-"""Name of the counter of the time for which a group was stopped → unit of this counter [s].
-The counter is `throttled_usec` in version 2 of control groups, and `throttled_time` in version
-1."""
+"""Name of a counter → unit of this counter [s]. The counter shows how long a group was stopped. The
+name of the counter is `throttled_usec` in version 2 of control groups, and `throttled_time` in
+version 1."""
 
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:

@@ -33,7 +33,7 @@ _UNEXPECTED = (LookupError, TypeError, ValueError, AttributeError, OverflowError
 """Errors of Python that occur if an answer has an unexpected form."""
 _TIME_MAX_S = 1e11
 _TEXT_MAX = 300
-"""Highest number of characters of an answer in a message."""
+"""A message contains at most this number of characters of the server's answer."""
 
 _OTHER_JSON = "the page is JSON of another API; expected the query API of a Prometheus server"
 

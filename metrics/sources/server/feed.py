@@ -135,7 +135,7 @@ LOOK_BACK_S = 300.0
 [s]."""
 _OPEN_SCRAPES, _OPEN_S = 3.5, 15.0
 """Two spans of time before `open`: the first as a number of scrape intervals, the second in
-seconds. `open` reads the pages of all scrapes in the longer span."""
+seconds. `open` reads the pages of all scrapes in the longer of the two spans."""
 _NAMED_MAX = 6
 _LAG_S = 0.2
 """Initial estimate of the time between a scrape and its appearance in queries [s]."""

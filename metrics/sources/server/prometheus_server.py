@@ -18,7 +18,7 @@ from metrics.sources.source import Endpoint, NodeInfo
 _OWN = {HANDLER_IDLE_NS: BROKER_HANDLER_IDLE_NS}
 """Name of a reading → name of the reading that newer releases show in its place."""
 _AGENT = ("jvm_", "process_")
-"""First characters of the names of the JVM's series, which the exporter adds."""
+"""An exporter adds series about the JVM. The names of these series begin with these characters."""
 
 
 class PrometheusServerSource(PrometheusSource):
