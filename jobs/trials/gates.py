@@ -273,13 +273,13 @@ class Gates:
         return found
 
     def warm(self, topics: TopicSet) -> tuple[Reason, ...]:
-        """Warm up cold brokers; return the reasons why the brokers are not at rest. A search calls
-        this method before the search chooses its first load.
+        """Warm up cold brokers, unless a broker is not at rest; return the reasons why brokers are
+        not at rest. A search calls this method before the search chooses its first load.
         """
         reasons = self._rest_reasons()
         brokers = brokers_of(self.source)
         loaded_s = self.last_load.ended_s
-        if self.first is None:
+        if self.first is None or reasons:
             return reasons
         if cold_brokers(self._polled, brokers, loaded_s):
             self.first.warm(topics, self.at_rest)

@@ -100,13 +100,14 @@ def test_the_idle_time_at_rest_counts_beside_others_only() -> None:
 
 
 def test_brokers_that_stay_busy_make_a_trial_invalid() -> None:
-    bed = Bed(Cluster())
+    bed = Bed(Cluster(), proofs=1)
     bed.cluster.pause(FRESH_S)
     bed.cluster.idle = 0.5
     reasons = bed.gates.pass_all(TOPIC)
     assert [each.indicator for each in reasons] == ["not_at_rest", "not_at_rest"]
     assert "after 61 s: broker 1: request handlers idle 0.50" in reasons[0].text
     assert bed.started_phases() == ["waiting until the brokers are at rest"]
+    assert bed.proven == [], "brokers that are not at rest get no load"
     assert any(isinstance(each, PhaseProgress) for each in bed.reporter.events)
     shared = Bed(Cluster(idle=0.5))  # others use it, so that it is as idle as before the run
     assert shared.gates.pass_all(TOPIC) == ()
