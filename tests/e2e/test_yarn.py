@@ -204,7 +204,8 @@ def test_a_trial_whose_container_is_killed_is_repeated(edge: EdgeNode) -> None:
 
 
 def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode) -> None:
-    with edge.submit("--set=workload.trial.measure_s=15", out="resumed") as command:
+    options = (*QUICK, "--set=workload.trial.measure_s=15")
+    with edge.submit(*options, out="resumed") as command:
         begun = command.await_line("trial-started trial=1 ", RUN_S)
         finished = command.await_line("trial-finished trial=1 ", RUN_S)
         command.await_line("trial-started trial=2 ", RUN_S)
@@ -214,7 +215,7 @@ def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode) -> None:
             process.kill()
         assert await_ends(executors, SOON_S) == []
     (run,) = (edge.folder / "resumed").glob("2*")
-    resumed = ("--resume", run.name, "--cluster", edge.cluster, *QUICK)
+    resumed = ("--resume", run.name, "--cluster", edge.cluster, *options)
     with edge.submit_job("find_limit", *resumed, "--yes", out="resumed") as command:
         assert command.wait(RUN_S) == 0, command.text
         assert "trial-started trial=1 " not in command.text
