@@ -92,7 +92,7 @@ class RunOrder(RunOptions):
         reporter: shows the run's events.
         run_id: the id of the run in tables and topics.
         resumes: whether the job may continue a run with this id, which an earlier process began.
-        sweep_case: the case of a sweep that the run measures; empty for any other run.
+        sweep_case: the case that the run measures in a sweep; empty outside of a sweep.
     """
 
     reporter: Reporter = field(kw_only=True)

@@ -47,7 +47,8 @@ _GIT_PATIENCE_S = 5.0
 def environment_of(
     spark: SparkSession, nodes: Mapping[int, NodeInfo], opened: OpenCluster, config: Configuration
 ) -> dict[str, str]:
-    """The versions, properties, cores and memory of a run as name → text, without secrets.
+    """Name of a fact → its text, for the facts of a run: versions, properties, cores and memory.
+    The facts contain no secrets.
 
     A fact that the client may not read has the text `unreadable`, and the run continues.
 
@@ -127,7 +128,9 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def facts_of_nodes(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """Facts of brokers and controllers, and the names of the metrics source's series."""
+    """The facts of brokers and controllers, including the names of the series that the metrics
+    source reads.
+    """
     facts_of = {node_id: {"version": node.version, **node.facts} for node_id, node in nodes.items()}
     brokers = {i: facts for i, facts in facts_of.items() if Role.BROKER in nodes[i].roles}
     controllers = {i: facts for i, facts in facts_of.items() if i not in brokers}

@@ -1,5 +1,5 @@
-"""Estimates of a run before any load (trials, time and bytes), and the time budget of a run with
-several cases.
+"""Estimates of a run's trials, time and bytes, made before any load. The module also has the time
+budget of a run with several cases.
 """
 
 from __future__ import annotations
@@ -112,11 +112,12 @@ def confirmation_of(workload: Workload, goal: Goal) -> Confirmation:
 
 
 def payload_rate(workload: Workload, goal: Goal) -> ProducerRate:
-    """The payload rate of one unit of load, for budgets, forecasts and the search's model.
+    """The payload rate for one unit of load. Budgets, forecasts and the model of the search use
+    this rate.
 
     Some axes do not scale the whole payload, such as partitions, consumer groups or one part of a
-    mix. On these axes, the rate is the payload rate at load `load_start_max`, divided by
-    `load_start_max`.
+    mix. If the search varies such an axis, the result is the payload rate at load `load_start_max`,
+    divided by `load_start_max`.
     """
     axis, size = axis_named(goal.search.axis), workload.message_bytes[0]
     if workload.mix is not None:
@@ -216,7 +217,7 @@ def mean_replicas(workload: Workload) -> float:
 def on_disk(
     workload: Workload, brokers: int | None, written: float, peak_bytes_per_s: float
 ) -> float:
-    """Upper bound of the bytes that the brokers store at any time [B].
+    """Upper bound [B] of the bytes that the brokers store at the same time.
 
     The topics of one message size are deleted before the topics of the next size are created.
 

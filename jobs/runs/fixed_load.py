@@ -45,7 +45,8 @@ class FixedLoad:
         duration_s: duration of a continuous load that is judged in windows [s]; None for separate
             trials.
         must_be_sustained: whether an OVERLOADED trial makes the run fail.
-        profile: the share of the load that is offered over time; requires `duration_s`.
+        profile: the course of the load over time, in shares of the full load; requires
+            `duration_s`.
         repeats_invalid: whether INVALID trials are repeated, at most `search.invalid_repeats_max`
             times.
         origin: a sentence that explains how the load was computed from a rate; empty without a
@@ -225,8 +226,8 @@ def at_rate(
         rate: the total rate of all producers.
 
     Returns:
-        The configuration with the new rate of each producer, the number of producers, and a
-        sentence about this rate and this number.
+        Three values: the configuration, which contains the new rate of each producer; the number of
+        producers; and a sentence about this rate and this number.
 
     Raises:
         ConfigError: the producers have no fixed rate, or the load is not a number of producers.
@@ -290,9 +291,9 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
 
 
 def proven_trial_words(trials: Sequence[Trial]) -> str:
-    """A sentence about the sustained trial that shows best how long the load lasts. This is
-    preferably a trial in which disks are proven to write the load. Among equal trials, it is the
-    longest trial. The sentence is empty if no trial is sustained.
+    """A sentence about the sustained trial that shows best how long the load lasts. If some
+    sustained trials prove that disks write the load, only these trials are candidates. The sentence
+    is about the longest candidate. The sentence is empty if no trial is sustained.
     """
     sustained = [(each, proof_of(each)) for each in trials if each.verdict is Verdict.SUSTAINED]
     if not sustained:

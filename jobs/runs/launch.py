@@ -36,9 +36,9 @@ def launch(
     check: Callable[[], None] | None = None,
     session: Session | None = None,
 ) -> int:
-    """Launch a run with the options of its command line, and return the exit code. All checks that
-    need no started brokers are made before the user is asked for consent. A dry run only shows the
-    plan.
+    """Launch a run with the options of its command line, and return the exit code. The user is
+    asked for consent after all checks that are possible before brokers start. A dry run only shows
+    the plan.
 
     Args:
         body: the job of the run.

@@ -81,8 +81,8 @@ class RunState:
 
     @property
     def owner_bounds(self) -> dict[str, dict[str, Any]]:
-        """Name of a topic with bounds of a cluster's owner, such as `redline-owner` → the bounds in
-        this topic. The map contains the topics of all clusters of the run.
+        """Topic that contains the bounds of a cluster's owner → these bounds. An example of such a
+        topic is `redline-owner`. The map contains the topics of all clusters of the run.
         """
         found = (each.guards.owner_bounds for each in self.contexts.values())
         return {topic: bounds.given for each in found for topic, bounds in each.items()}
@@ -93,8 +93,8 @@ class RunState:
 
     @property
     def driver(self) -> str:
-        """The name of this driver in the messages of other drivers that wait for the run or the
-        cluster.
+        """The name of this driver. Other drivers that wait for the run or for the cluster show this
+        name in their messages.
         """
         return holder_text(self.order.run_id, self.started_s)
 

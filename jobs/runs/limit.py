@@ -52,8 +52,8 @@ class LimitRun(Body):
         config: the configuration to search.
         holds: whether a long trial may follow the search. The long trial shows whether disks can
             write the load of the largest limit. `holds` has no effect if `search.steady_s` is set.
-        climbs: whether a growing load determines the first load of the search even if the brokers
-            are warm.
+        climbs: whether the first load of the search comes from a measurement with a growing load,
+            even if the brokers are warm.
         checks: whether the search may check for a change of the limit (`search.check_for_change`).
 
     Attributes:
@@ -190,9 +190,9 @@ class LimitRun(Body):
         return context.history.trials[self._before :]
 
     def _prove_steady(self, rig: Rig, progress: SearchProgress) -> None:
-        """Make long trials until disks are proven to write a load. The first long trial offers the
-        load of the limit with the largest byte rate. Then add the steady limit to the boundary of
-        each point.
+        """Make long trials until disks are proven to write a load. Of all limits, one has the
+        largest byte rate; the first long trial offers the load of this limit. Then add the steady
+        limit to the boundary of each point.
         """
         context, found = rig.context, largest(self.boundaries)
         if found is None:
@@ -307,8 +307,8 @@ class LimitRun(Body):
     # --- concluding ---------------------------------------------------------
 
     def outcome(self, error: BaseException | None) -> RunOutcome:
-        """The outcome of the run. It follows from the error of the run; without an error, it
-        follows from the points without an answer.
+        """The outcome of the run. An error of the run determines the outcome. Without an error, the
+        points that have no answer determine the outcome.
         """
         if error is not None:
             return outcome_of(error)
@@ -325,8 +325,8 @@ class LimitRun(Body):
         return RunOutcome(NO_CONCLUSION, NoConclusionError.exit_code, text)
 
     def _missing(self, boundary: Boundary) -> str:
-        """The reason why a boundary does not answer the question for the limit; empty if the
-        boundary states a limit. A lower bound of the limit is sufficient if the goal accepts lower
+        """The reason why a boundary does not answer the question about the limit; empty if there is
+        a limit in the boundary. A lower bound of the limit is sufficient if the goal accepts lower
         bounds.
         """
         goal = self.config.goal_named(boundary.goal)
@@ -352,7 +352,7 @@ def _key(boundary: Boundary) -> tuple[str, int, str]:
 
 
 def _answer(boundary: Boundary) -> tuple[object, ...]:
-    """The values of a boundary. If one of these values changes, the run reports the boundary
-    again.
+    """Those values of a boundary whose change the user must see. If one of these values changes,
+    the run reports the boundary again.
     """
     return boundary.loads, boundary.gave_up, boundary.changed, boundary.notes

@@ -1,4 +1,5 @@
-"""The protocol of a measurement. A sweep makes one measurement for each case, to get one figure.
+"""The protocol of a measurement. A sweep makes one measurement for each case. Each measurement
+gives one figure.
 
 docs/extending.md lists the parts of the protocol on which installed packages can rely.
 """
@@ -62,8 +63,8 @@ class Measurement(ABC):
         unit: the unit of the figure.
         takes: the keys of the experiment that the measurement uses, out of `load`, `trials` and
             `cold`. If the measurement uses `load`, the experiment must state a load.
-        moves_volume: whether the measurement requires `workload.trial.volume_bytes`; False refuses
-            a volume.
+        moves_volume: whether the measurement requires `workload.trial.volume_bytes`. If False, the
+            measurement refuses a workload with a volume.
         package: the installed package that adds the measurement, with its version; empty for the
             project's own measurements.
     """
@@ -175,7 +176,9 @@ class Loads:
 
 
 class HeldMeasurement(Measurement):
-    """A measurement that offers fixed loads, and computes its figure from their trials."""
+    """A measurement that offers fixed loads, and computes its figure from the trials of these
+    loads.
+    """
 
     def configured(self, case: Case) -> Configuration:
         """The configuration of the run's trials."""

@@ -19,8 +19,8 @@ class RunOptions:
             a cluster with other users.
         locks: whether the run takes the clusters' locks.
         metrics_at: host and port of the live metrics for Prometheus; None without live metrics.
-        notify_from: the places in which the addresses for messages are stored, each `env:NAME` or
-            `file:PATH`.
+        notify_from: the places that contain the addresses for messages; each place has the form
+            `env:NAME` or `file:PATH`.
         json_file: the file of `--json` for a copy of the answer; None without this option.
         until_s: the time by which each load ends [s since the epoch]; None for no such time.
     """

@@ -1,5 +1,5 @@
-"""The search for limits while brokers are offline and while they catch up, and the progress of a
-search.
+"""The search for two kinds of limits: while brokers are offline, and while these brokers catch up.
+The module also updates the progress of a search.
 """
 
 from __future__ import annotations
@@ -132,7 +132,8 @@ def find_outage_limits(
 
     Args:
         context: the context of the run, with all brokers.
-        lines: the goal → the plan of its boundary line with all brokers; only one goal.
+        lines: the goal → the plan of its boundary line with all brokers. The map contains exactly
+            one goal.
         found: the goal → the boundary points that the search with all brokers has finished.
         whole: the limits that the search with all brokers has found.
     """
@@ -171,9 +172,9 @@ def find_outage_limits(
 def _comparison_note(
     boundary: Boundary, whole: Sequence[Boundary], brokers: int, offline: int
 ) -> tuple[str, ...]:
-    """A sentence that compares the measured limit with a calculated limit. `redline plan`
-    calculates this limit from the limit with all brokers, for the number of brokers that are not
-    offline.
+    """A sentence that compares the measured limit with a calculated limit. The calculation is the
+    one of `redline plan`: it starts from the limit with all brokers, and computes the limit for the
+    brokers that remain in service.
     """
     all_up = next((each for each in whole if each.message_bytes == boundary.message_bytes), None)
     if all_up is None or not boundary.along.grows_payload or not boundary.mb_per_s:
@@ -193,7 +194,8 @@ def _comparison_note(
 def caught_up(
     rest: RunContext, goal: str, load: int, windows: Sequence[Trial], is_in_sync: bool
 ) -> Boundary:
-    """The boundary while the brokers catch up, measured at the limit of the outage.
+    """The boundary for the time in which the brokers catch up. The measured load is the limit that
+    was found while these brokers were offline.
 
     If the brokers sustain the load while they catch up, this load is a lower bound of the limit. If
     the load overloads the brokers, no limit is known. No other load can be tried, because the

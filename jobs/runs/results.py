@@ -172,9 +172,10 @@ def command_of(settings: Settings, held: Sequence[tuple[int, int]] = ()) -> Comm
     """The command that repeats a run; None if one command is not enough, or no configuration is
     recorded.
 
-    Differences from the files of conf/ become options `--set`. If a configuration file is not part
-    of the project, the command contains NAME.yaml instead of the file's name. A note then tells the
-    user to make this file from the keys in the report. Secrets stay references.
+    If a value differs from the value in the files of conf/, the command has an option `--set` for
+    this value. If a configuration file is not part of the project, the command contains NAME.yaml
+    instead of the file's name. A note then tells the user to make this file from the keys in the
+    report. Secrets stay references.
 
     Args:
         settings: kind → key → value, as `jobs.runs.resumption.config_text` records them.
@@ -246,8 +247,8 @@ def boundary_of(
     brokers: int,
     state: str = ALL_BROKERS,
 ) -> Boundary:
-    """The boundary of one search. The reasons of the boundary are the reasons for which the last
-    trial at the overloaded load was judged as OVERLOADED.
+    """The boundary of one search. The boundary gets its reasons from the last OVERLOADED trial at
+    the overloaded load: they are the reasons for the verdict of this trial.
 
     All overloads near the limit vote for the limiting resource.
 

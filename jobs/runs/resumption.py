@@ -221,8 +221,8 @@ def replay(
 
 
 def _before_checks(lines: Mapping[str, Line], trials: Sequence[Trial]) -> Sequence[Trial]:
-    """The trials before the first trial that checks whether the limit of a finished size has
-    changed.
+    """The trials before the first check; all trials if a line has `checks_at_once`. A check is a
+    trial that shows whether the limit of a finished message size has changed.
     """
     if any(line.checks_at_once for line in lines.values()):
         return trials

@@ -62,8 +62,8 @@ def run_lock(folder: Path, holder: str) -> Iterator[bool]:
 def is_locked(folder: Path) -> bool:
     """Whether a process holds the lock of a run.
 
-    On a file system without locks, and if this process may not read the lock file, the result is
-    True if a lock file exists, because the run may be active.
+    The lock is unknown if the file system has no locks, or if this process may not read the lock
+    file. The result is then True if a lock file exists, because the run may be active.
     """
     try:
         with (folder / FILE).open(encoding="utf-8") as file:

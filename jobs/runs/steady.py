@@ -1,11 +1,11 @@
-"""The steady limit of a run: the highest load that disks are proven to write.
+"""The steady limit of a run is the highest load for which a trial proves that disks write the data.
 
 The burst limit is the highest load that short trials sustained. A hold is a long trial at or below
 the largest burst limit. A hold shows whether the disks write the data of a load at the rate at
-which the data arrives. If the disks write more slowly, more and more data waits in memory. A steady
-limit is proven on disk (see `metrics.judging.disk_proof`), either by a hold, or by another trial
-that was long enough. The run makes holds only for the limit with the largest byte rate. A hold also
-proves limits with lower byte rates.
+which the data arrives. If the disks write more slowly than the data arrives, more and more data
+waits in memory. A steady limit is proven on disk (see `metrics.judging.disk_proof`), either by a
+hold, or by another trial that was long enough. The run makes holds only for the limit with the
+largest byte rate. A hold also proves limits with lower byte rates.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def steady_measurer(
         progress: the purpose of the next trial and the number of remaining trials, shown to the
             user.
         hold_s: longest window [s].
-        failing_load: a load that is offered until the testbed acknowledges too few records; None
-            for no such load.
+        failing_load: a load that is offered until the testbed acknowledges too few records; None if
+            no such load is offered.
     """
     context = rig.context
     phases = replace(context.workload.trial, measure_s=hold_s).in_full  # no verdict ends it
@@ -108,7 +108,8 @@ def is_over(
     full.
 
     Args:
-        windows: write-back of the brokers' hosts until now.
+        windows: the readings of the write-back on the brokers' hosts, from the start of the window
+            until now.
         brokers: ids of the brokers.
         lasted_s: length of the window until now [s].
         deleted_s: minimum age at which retention deletes a record [s].
@@ -122,7 +123,8 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
     """Whether too few of the offered records were acknowledged in the last `FAILED_S`.
 
     Args:
-        acked: (time since the window's start [s], records acknowledged until then), oldest first.
+        acked: pairs, oldest first: the time since the window's start [s], and the number of records
+            acknowledged until this time.
         offered_per_s: offered records [1/s].
     """
     if not acked or acked[-1][0] < 2 * FAILED_S:
@@ -136,7 +138,8 @@ def has_failed(acked: list[tuple[float, int]], offered_per_s: float) -> bool:
 
 
 def failed_after_s(trial: Trial) -> float | None:
-    """Time from the start of a trial's load until its acknowledged rate fell and stayed low [s].
+    """The time [s] from the start of a trial's load until the acknowledged rate fell and stayed
+    low.
 
     The result is None if the acknowledged rate was not low at the end of the window. The time
     includes the warm-up.
@@ -220,7 +223,8 @@ class SteadyPlan:
 
     Attributes:
         hold_s: longest window of a hold [s]; 0 for no hold.
-        why: the reason why there is no hold; empty if the reason needs no explanation.
+        why: the reason why there is no hold, for the user; empty if a hold follows, or if the user
+            needs no reason.
     """
 
     hold_s: float
@@ -245,10 +249,9 @@ def with_planned_hold(plan: Plan, config: Configuration) -> Plan:
     """The plan of a search, including the hold that may follow the search.
 
     A hold is a long trial that shows whether disks write the found load. If neither
-    `search.steady_s` nor `search.to_failure` is set, the run makes a hold only for a large amount
-    of data: the load could fill a tenth of the memory that a host allows for dirty pages. The hold
-    ends as soon as disks are proven to write the load. The plan's duration contains the expected
-    length of the hold.
+    `search.steady_s` nor `search.to_failure` is set, the run makes a hold only if the load could
+    fill a tenth of the memory that a host allows for dirty pages. The hold ends as soon as disks
+    are proven to write the load. The plan's duration contains the expected length of the hold.
     """
     search = config.goal.search
     if search.steady_s == 0.0:
@@ -332,7 +335,9 @@ def budget_problem(budget: Budget, spent: Spent, pattern: TrafficPattern, plan: 
 
 
 def last_at(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdict) -> Trial | None:
-    """The last trial at this load to which the goal gave this verdict; None if there is none."""
+    """The last trial that offered this load and that the goal judged with this verdict; None
+    without such a trial.
+    """
     found = [
         each for each in trials if each.load == load and each.judgements[goal].verdict is verdict
     ]
@@ -340,8 +345,8 @@ def last_at(trials: Sequence[Trial], goal: str, load: int | None, verdict: Verdi
 
 
 def largest(boundaries: Iterable[Boundary]) -> Boundary | None:
-    """The limit with the largest byte rate of all message sizes and goals, measured with all
-    brokers.
+    """Of all limits that were measured with all brokers, the limit with the largest byte rate. The
+    limits of all message sizes and all goals are compared.
     """
     found = [each for each in boundaries if each.loads[0] and each.state == ALL_BROKERS]
     return max(found, key=lambda each: (each.mb_per_s, each.loads[0]), default=None)
@@ -462,8 +467,8 @@ class SteadyAnswer:
 
     @property
     def _why_burst(self) -> str:
-        """The reason why the brokers do not sustain the burst limit for long, from the first valid
-        hold (a long trial).
+        """The reason why the brokers do not sustain the burst limit for long. The reason comes from
+        the first valid hold (a long trial); it is empty without a valid hold.
         """
         first = next((each for each in self.holds if each.is_valid), None)
         if first is None:
@@ -476,12 +481,13 @@ class SteadyAnswer:
 
     def _implied(self, boundary: Boundary, pattern: TrafficPattern) -> Boundary | None:
         """The steady limit of a point, computed from a hold (a long trial) at another point. The
-        steady limit is the highest load at which the brokers receive at most as many bytes per
-        second as in the hold. The steady limit is at most the burst limit.
+        steady limit is the highest load at which the byte rate at the brokers does not exceed the
+        byte rate in the hold. The steady limit is at most the burst limit.
 
         The result is None if disks are not proven to write the load of any hold. The result is also
-        None in two further cases. First, the smallest load already writes too many bytes. Second,
-        the steady limit would be below the burst limit, but the bytes do not grow with the load.
+        None in two further cases. In the first case, even the smallest load has a larger byte rate
+        than the hold. In the second case, the steady limit would be below the burst limit, but the
+        byte rate does not grow with the load.
         """
         held = [each for each in self.holds if as_hold(each, self.largest.goal).is_proven]
         if not held:
@@ -503,8 +509,8 @@ class SteadyAnswer:
 
 
 def _written_per_s(pattern: TrafficPattern) -> float:
-    """Bytes that the brokers receive from the traffic of a pattern, with headers and replicas
-    [B/s].
+    """The byte rate [B/s] that the brokers receive from the traffic of a pattern. It includes
+    headers and replicas.
     """
     return pattern.records_per_s * replicated_bytes(pattern)
 

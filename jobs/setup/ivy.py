@@ -171,7 +171,7 @@ def spark_jar(name: str) -> Path:
 
 
 def proxy_options(url: str | None, proxies: Mapping[str, str]) -> list[str]:
-    """The proxy that the environment names for `url`, as Java system properties.
+    """The proxy for `url` from `proxies`, as Java system properties.
 
     Java does not read the variable https_proxy; pip does.
 

@@ -248,8 +248,8 @@ def resolve_all(kafka_versions: Sequence[str] = (DEFAULT_RELEASE,)) -> None:
 
 
 def binding_for(jar_names: Sequence[str]) -> Coordinate | None:
-    """The jar that connects the SLF4J among these jars to log4j 2 (a binding of SLF4J); None if the
-    jars already have a binding.
+    """The jar that connects SLF4J to log4j 2 (a binding of SLF4J), in the version that fits these
+    jars; None if these jars already contain a binding.
 
     Without a binding of SLF4J, a broker writes no log. SLF4J 1 and SLF4J 2 need different bindings.
     The binding of SLF4J and the jar log4j-core must have the same version.

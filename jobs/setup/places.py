@@ -67,7 +67,9 @@ def child_environment() -> dict[str, str]:
 
 @contextmanager
 def secrets_withheld() -> Iterator[None]:
-    """Remove secret variables while a library starts a process with this environment."""
+    """Remove the secret variables from the environment of this process while the block lasts,
+    because a library starts a child process with this environment.
+    """
     kept = {name: os.environ.pop(name) for name in _SECRET if name in os.environ}
     try:
         yield

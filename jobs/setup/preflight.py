@@ -215,8 +215,8 @@ def _kernel_available(machine: Machine) -> int | None:
 
 
 def _cgroup_available(machine: Machine) -> int | None:
-    """Free memory below the lowest limit of the control groups of this process [B]. Inactive page
-    cache counts as free.
+    """The smallest free memory [B] of this process's control groups. The free memory of a group is
+    its limit minus its used memory. Inactive page cache counts as free.
     """
     own = machine.cgroup / _found(r"^0::/(.*)$", _text(machine.proc / "self" / "cgroup"))
     groups = [each for each in (own, *own.parents) if each.is_relative_to(machine.cgroup)]

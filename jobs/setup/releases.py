@@ -35,7 +35,7 @@ _KRAFT_BY_DEFAULT_SINCE = (3, 9)
 
 
 def as_broker_releases(value: Any) -> Any:
-    """The map of broker ids to releases of Kafka that a map or a text describes.
+    """The map of broker ids to releases of Kafka. `value` is this map, or a text that describes it.
 
     An example of a text is `1: 3.9.2, 3: 4.1.2`.
     """

@@ -1,4 +1,4 @@
-"""Checks of a job's Spark and of the storage location of its tables, which a job makes first.
+"""The first checks of a job: they check its Spark, and the storage location of its tables.
 
 Several runs must be able to write to the Delta tables at the same time. A commit of Delta creates
 the next file of the table's log, and must fail if that file exists. HDFS, Azure, Google Cloud
@@ -192,8 +192,8 @@ def scheme_of(address: str) -> str:
 
 
 def log_store(scheme: str, settings: Mapping[str, str]) -> str:
-    """The class of the LogStore that Delta chooses from settings with or without the prefix
-    `spark.`.
+    """The class of the LogStore that Delta chooses. The keys in `settings` may have the prefix
+    `spark.`, or may lack it.
 
     Delta refuses a session in which one key has different values with and without the prefix
     `spark.`.

@@ -42,7 +42,7 @@ def report_spark_failures() -> Iterator[None]:
 
 
 def failure_of(error: BaseException) -> SparkFailedError | None:
-    """The failure of Spark's driver behind an error; None for any other error."""
+    """The failure of Spark's driver that caused an error; None if the error has another cause."""
     from py4j.protocol import Py4JError, Py4JJavaError
 
     at: BaseException | None = error

@@ -1,17 +1,18 @@
-"""The Spark session of a job: the active one, the session of spark-submit, or a new local one.
+"""The Spark session of a job: the active session, the session of spark-submit, or a new local
+session.
 
-A Java class creates and renames the files of a local session without child processes. Without its
-native library, which PySpark's package lacks, Hadoop sets modes and reads links with the commands
-`chmod` and `readlink`. For each appended trial, Hadoop would start `chmod` and `readlink` about 90
-times, which takes a third of the append's CPU time. The Java class has no lambdas and no type
-inference, because the compiler Janino does not support them.
+A Java class creates and renames the files of a local session without child processes. PySpark's
+package lacks Hadoop's native library. Without this library, Hadoop sets file modes and reads links
+with the commands `chmod` and `readlink`. For each appended trial, Hadoop would start `chmod` and
+`readlink` about 90 times, which takes a third of the append's CPU time. The Java class has no
+lambdas and no type inference, because the compiler Janino does not support them.
 
-SIGTERM is forwarded from spark-submit's JVM to the driver's Python, which ends the run. A scheduler
-or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so the driver's
-Python loses its connection before it can delete topics or report the end. With the signal handler
-of this module, the JVM waits for the end of Python. The JVM then ends with Python's exit code, as
-at the normal end of a run (`org.apache.spark.deploy.PythonRunner`). After SIGTERM, this exit code
-is 143.
+SIGTERM is forwarded from spark-submit's JVM to the driver's Python. Python then ends the run. A
+scheduler or a container's runtime sends SIGTERM to the JVM. By default the JVM exits at once, so
+the driver's Python loses its connection before it can delete topics or report the end. With the
+signal handler of this module, the JVM waits for the end of Python. The JVM then ends with Python's
+exit code, as at the normal end of a run (`org.apache.spark.deploy.PythonRunner`). If SIGTERM ended
+the run, Python's exit code is 143.
 
 Wheels of spark-submit's --py-files are sent again under another suffix, so that executors can
 import from them. Spark recognizes archives of Python packages by the suffixes .zip, .egg and .jar.

@@ -90,7 +90,7 @@ class Inbox:
     """Waits for messages and signals at the same time, without polling.
 
     Attributes:
-        terminations: number of received signals that request the end.
+        terminations: number of received signals that request the end of the testbed.
         is_owner_gone: True once the owner has ended, that is, once the other end of the channel is
             closed or this process has another parent.
         is_detached: True once the testbed continues without its owner.

@@ -119,7 +119,7 @@ def own_record() -> ProcessRecord:
 
 
 def created_s(pid: int) -> float:
-    """The creation time of a process, for a `ProcessRecord` [s].
+    """The creation time [s] of a process, as a `ProcessRecord` contains it.
 
     On Linux the time counts from the boot, so that a change of the system's clock has no effect.
 

@@ -36,7 +36,8 @@ class CpuGroups:
         """Create a group that limits the CPU time of its processes; return the group's folder.
 
         Args:
-            cpus: largest CPU time of all processes in the group together [s per s].
+            cpus: upper limit of the CPU time [s per s] that all processes of the group use
+                together.
         """
         group = self.folder / name
         group.mkdir(exist_ok=True)

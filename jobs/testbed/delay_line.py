@@ -71,7 +71,7 @@ class PacketCounts:
 
     Attributes:
         packets, bytes: number and total size of the forwarded packets.
-        lost: number of packets that the link's loss dropped.
+        lost: number of packets that were dropped because of the configured loss.
         refused: number of packets that the device at the other end refused.
     """
 

@@ -126,7 +126,7 @@ def start_brokers(
 
 
 def interface_speeds(link: Mapping[str, str]) -> dict[str, float]:
-    """Network interface at the ends of a link → speed according to the link's rate [B/s].
+    """Network interface at the ends of a link → its speed [B/s], which is the rate of the link.
 
     Args:
         link: key → value of the link, as texts.

@@ -193,8 +193,9 @@ class Testbed:
     def restart_broker(self, broker_id: int) -> None:
         """Stop a broker or the controller if it runs, and start it with its data and ports.
 
-        The function returns once every broker that should run is registered. After a kill -9 the
-        registration takes until the broker's session times out (broker.session.timeout.ms, 9 s).
+        The function returns once every broker that should run is registered. After a kill -9, the
+        broker can register again only when its old session has timed out
+        (broker.session.timeout.ms, 9 s).
         """
         self._send_order("restart", broker_id)
 

@@ -1,5 +1,5 @@
-"""The Java authorizer that makes request handlers wait for a configured time, and the resulting
-limit.
+"""The Java authorizer that makes request handlers wait for a configured time. The module also
+reports the limit that results from this time.
 
 A broker calls its authorizer once for each produce request, on the request handler's thread, to
 check the permission for the topics. This authorizer allows every operation; it first waits for a

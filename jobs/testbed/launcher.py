@@ -50,7 +50,7 @@ from metrics.common.errors import ConfigError
 
 
 def cluster_file(folder: Path) -> Path:
-    """The path of the cluster file that describes the testbed of this folder."""
+    """The path of the cluster file for the testbed in this folder."""
     return folder / "cluster.yaml"
 
 
@@ -119,8 +119,8 @@ def start(  # noqa: PLR0913 - callers name all but the first
             file.
         brokers: number of brokers, 1 to 5; by default the profile's number.
         kafka_version: release of Kafka; by default the profile's release.
-        overrides: broker property by Kafka's name, or key of the profile such as `heap_mb` and
-            `security` → value.
+        overrides: key → value. A key is Kafka's name of a broker property, or a key of the profile
+            such as `heap_mb` or `security`.
         name: name of the testbed; several owned testbeds may have the same name.
         spark_workers: number of workers of a standalone Spark cluster; 0 for no Spark cluster.
         owned: whether the testbed ends with this process, even if the process is killed.

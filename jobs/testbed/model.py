@@ -1,4 +1,5 @@
-"""The specification and the state of a testbed as data for JSON files, and the testbed's errors.
+"""The specification and the state of a testbed, as data for JSON files. The module also has the
+errors of a testbed.
 
 The processes of the launcher, of the supervisor and of `redline testbed` share these data.
 
@@ -74,7 +75,8 @@ class ProcessRecord:
 
 @dataclass(frozen=True)
 class Spec:
-    """The complete specification of a testbed, except for the ports, which the supervisor chooses.
+    """The specification of a testbed. Only the ports are missing, because the supervisor chooses
+    them.
 
     Attributes:
         id: name with a random suffix; each process has this id on its command line.
@@ -94,14 +96,15 @@ class Spec:
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker.
         cpus: number of cores that each broker may use, such as 0.5 or 2; None for all cores.
-        produce_handler_ms: broker id → wait [ms] of a request handler whenever it processes a
-            produce request; empty if no waits are configured.
+        produce_handler_ms: broker id → time [ms] that a request handler waits when it processes a
+            produce request; empty if no times are configured.
         spark_workers: number of Spark workers; 0 without Spark.
         spark_home: folder of the installed pyspark; empty without Spark.
         link: emulated link between brokers and clients; None for the loopback interface.
         metadata: the store of the cluster's metadata, see `TestbedOptions`.
         kafka_versions: broker id → release of the broker, if it differs from kafka_version.
-        broker_jars: broker id → class path of the broker, if its release differs.
+        broker_jars: broker id → class path of the broker, if the release of the broker differs from
+            kafka_version.
         racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
         disk: planted disk of each broker; None for the machine's disk.
     """
@@ -178,7 +181,8 @@ class Node:
         directory: folder of the node's properties, data and logs.
         secured_ports: protocol → port of the secured listener for clients.
         host: address of all listeners and of JMX.
-        controller_port: port of the controller listener of a node that is broker and controller.
+        controller_port: port of the controller listener, if the node is both a broker and a
+            controller.
     """
 
     node_id: int

@@ -112,7 +112,8 @@ restart.
 def node_properties(
     spec: Spec, node: Node, nodes: Sequence[Node], data_dirs: str
 ) -> dict[str, str]:
-    """All properties of one node; properties that the launcher sets override all others.
+    """All properties of one node. If the launcher sets a property, the value of the launcher
+    replaces any other value.
 
     Args:
         spec: the testbed.
@@ -229,7 +230,7 @@ class Nodes(Layout):
         return self.line.addresses.brokers if self.line else HOST
 
     def records(self) -> tuple[ProcessRecord, ...]:
-        """The records of all running processes."""
+        """The `ProcessRecord` of each running process."""
         running = (each for each in self.processes.values() if each.exit_code() is None)
         return tuple(each.record for each in running)
 

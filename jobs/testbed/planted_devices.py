@@ -1,4 +1,5 @@
-"""The devices of planted disks, and the network namespaces and devices of an emulated link.
+"""The devices of planted disks. The module also creates the devices and the network namespaces of
+an emulated link.
 
 A planted disk is a file that a broker uses as a disk, with a configured write rate. Kernel
 documentation: admin-guide/cgroup-v1/blkio-controller (`blkio.throttle.write_bps_device`) and
@@ -204,7 +205,7 @@ def probe_rate(disk: PlantedDisk, mount_point: Path) -> float:
 
 
 def devices_below(folder: Path) -> list[LoopDevice]:
-    """The loop devices of the planted disks that are stored in this folder. The list begins with
+    """The loop devices of those planted disks whose files are in this folder. The list begins with
     the devices on the files; the devices on top of these devices follow.
     """
     found = loop_devices()
@@ -395,7 +396,9 @@ def device_name(testbed_id: str) -> str:
 
 
 def remove_device(testbed_id: str) -> None:
-    """Remove the testbed's veth from this machine's namespace after its processes have ended."""
+    """After the processes of a testbed have ended, remove the testbed's veth from this machine's
+    namespace.
+    """
     name = device_name(testbed_id)
     if (_CLASS / name).exists():
         with suppress(DeviceError):  # the kernel may have removed it
@@ -508,8 +511,8 @@ class LinkDevices:
 
 
 def set_maximum(path: Path, maximum: int) -> None:
-    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`. If the file's minimum or default is
-    greater, it becomes equal to the maximum.
+    """Set the maximum in `net.ipv4.tcp_rmem` or `tcp_wmem`. If the minimum or the default in the
+    file is greater than `maximum`, it is lowered to `maximum`.
     """
     least, usual, _ = map(int, path.read_text(encoding="ascii").split())
     numbers = (min(least, maximum), min(usual, maximum), maximum)

@@ -84,7 +84,9 @@ def _as_handler_ms(value: Any) -> Any:
 
 
 def _times_of(text: str) -> Any:
-    """The time or times in a text; the text itself if it has another form."""
+    """The number in a text, or the map of broker ids to times; if the text contains neither, the
+    text itself.
+    """
     try:
         if ":" not in text:
             return float(text)
@@ -110,15 +112,16 @@ class Profile(ConfigModel):
             options.
         disk_limit_bytes: largest total size of all log directories [B]; above this size the testbed
             stops.
-        security: protocols of the listeners for clients, of which runs use the first; if not given,
-            listeners are plain.
+        security: protocols of the listeners for clients. Runs use the first protocol. If no
+            protocol is given, the listeners are plain.
         jmx_secured: whether JMX requires a password and TLS.
         log_dirs: number of log directories of each broker; Kafka creates a new partition in the
             directory with the fewest partitions.
         cpus: number of cores that each broker may use, such as 0.5 or 2; if not given, all cores.
         racks: number of racks; the brokers are assigned to them in turn; 0 for no racks.
-        produce_handler_ms: wait [ms] of a request handler whenever it processes a produce request,
-            for all brokers or by broker id; if not given, no wait.
+        produce_handler_ms: time [ms] that a request handler waits when it processes a produce
+            request: one time for all brokers, or one time for each broker id. If not given, no
+            handler waits.
         link: emulated link between brokers and clients; if not given, the loopback interface.
         disk: planted disk of each broker, with a stated write rate; if not given, the machine's
             disk.
@@ -153,8 +156,8 @@ class Profile(ConfigModel):
 
     @property
     def handler_ms(self) -> dict[int, float]:
-        """Broker id → wait [ms] of a request handler whenever it processes a produce request; may
-        be empty.
+        """Broker id → time [ms] that a request handler waits when it processes a produce request.
+        The map may be empty.
         """
         given = self.produce_handler_ms
         if given is None:
@@ -293,7 +296,7 @@ def adapt(
     """A copy of a profile with other values of some keys.
 
     Args:
-        profile: the profile to change.
+        profile: the profile to copy.
         brokers: number of brokers, 1 to 5.
         kafka_version: any release, 2.8.0 or later.
         overrides: key → value. A key has one of these forms: a key of the profile (`heap_mb`), a

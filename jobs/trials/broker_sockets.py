@@ -1,4 +1,6 @@
-"""The brokers' sockets to clients; `ss` of iproute2 lists them if brokers run on this machine."""
+"""The sockets over which brokers serve clients. If the brokers run on this machine, the command
+`ss` of iproute2 shows these sockets.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +173,8 @@ def _list_sockets(commands: Iterable[tuple[str, ...]]) -> list[SocketEntry]:
 
 
 class BrokerSockets:
-    """Counts the traffic at the brokers' sockets to clients, separately for each window of a load.
+    """Counts the traffic between brokers and clients at the brokers' sockets, separately for each
+    window of a load.
 
     Args:
         nodes: node id → process id, of all nodes on this machine.

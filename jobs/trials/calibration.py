@@ -39,7 +39,7 @@ class Calibration:
 
     Nothing is measured if the brokers have no stated handler times, or if the search varies neither
     producers nor the scale of a mix. The limit from a simulated disk or link needs no measurement,
-    because the profile states the rate.
+    because its rate is in the profile.
     """
 
     def __init__(self) -> None:

@@ -106,8 +106,8 @@ class Canaries:
                 starts Spark.
 
         Returns:
-            A sentence about the brokers that acknowledged too few records, so that no guard watches
-            how long clients of these brokers wait; None without such brokers.
+            A sentence about the brokers that acknowledged too few records; None without such
+            brokers. No guard watches how long the clients of such brokers wait.
         """
         self._rest = tuple(each for each in self.times() if each.sent_s >= since_s)
         acked = Counter(each.broker_id for each in self._rest if not each.has_failed)
@@ -122,7 +122,8 @@ class Canaries:
     def times(self) -> list[CanaryTime]:
         """The latencies of the records that the canaries sent in the last `KEPT_S` seconds.
 
-        While a record is not acknowledged, its latency is the time from its send until now.
+        While a record is not acknowledged, its latency is the time that has passed since the record
+        was sent.
         """
         with self._lock:
             return [
@@ -131,7 +132,9 @@ class Canaries:
             ]
 
     def windows(self, start_s: float, end_s: float) -> tuple[CanaryWindow, ...]:
-        """The canaries' readings of each broker in a window [s since the epoch]."""
+        """The canaries' readings of each broker between `start_s` and `end_s`, both in seconds
+        since the epoch.
+        """
         return canary_windows(self.times(), start_s, end_s, self._rest)
 
     def windows_after(

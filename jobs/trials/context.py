@@ -63,7 +63,9 @@ class TrialHistory:
 
     @property
     def series_caveats(self) -> tuple[str, ...]:
-        """A sentence about each series of the exporters that no load has shown to be correct."""
+        """Sentences about those series of the exporters that are still in doubt: no load has shown
+        that these series are correct.
+        """
         shown = {
             window.broker_id
             for trial in self.trials
@@ -140,7 +142,7 @@ class RunContext:
         reporter: shows the run's events.
         generator: offers the loads of the trials.
         topics: creates and deletes the topics of the run.
-        guards: end the run to protect the cluster.
+        guards: the guards, which end the run to protect the cluster.
         addresses: broker id → advertised (host, port).
         source: the metrics of brokers and controllers.
         tables: the Delta tables of the run.
@@ -150,8 +152,8 @@ class RunContext:
         caveats: sentences about what the metrics cannot show.
         state: the state of the cluster for the rows of trials, such as `1 broker offline`.
         broker_outage: takes brokers out of service; None if the cluster does not support it.
-        sweep_case: the case of a sweep that the run measures.
-        history: the finished trials; no other attribute changes during the run.
+        sweep_case: the case that the run measures in a sweep; empty outside of a sweep.
+        history: the finished trials. During the run, this is the only attribute that changes.
         canaries: small clients that measure how the loads affect other clients; None on a cluster
             without other clients.
         sample_interval_min_s: shortest supported time between two samples of a broker's metrics

@@ -93,9 +93,10 @@ class AckedProgress:
         self._windows = {n: each for n, each in self._windows.items() if n >= ended}
 
     def of_current_window(self) -> list[tuple[float, int]]:
-        """List (seconds since the window's start, records acknowledged since then), oldest first.
+        """The acknowledged records over time, as pairs, oldest first: the time since the window's
+        start [s], and the number of records acknowledged until this time.
 
-        The list is about the latest window on which all tasks have reported. Any thread may call
+        The pairs are from the latest window on which all tasks have reported. Any thread may call
         this method.
         """
         known = {number: each for number, each in list(self._windows.items()) if each.sums}
@@ -106,8 +107,8 @@ class _Window:
     """The reports on one window.
 
     Attributes:
-        sums: (seconds since the window's start, records of all tasks). The number of records in a
-            pair is the sum of one report of every task.
+        sums: pairs: the time since the window's start [s], and the number of records of all tasks
+            until this time. The number of records in a pair is the sum of one report of every task.
     """
 
     def __init__(self, tasks: int) -> None:
@@ -226,8 +227,8 @@ class TaskChannel:
         return max(self._starts_s.values(), default=None)
 
     def acked(self) -> list[tuple[float, int]]:
-        """The acknowledged records of all tasks over time, as (time since the window's start [s],
-        number of records acknowledged from the window's start until this time).
+        """The acknowledged records of all tasks over time, as pairs: the time since the window's
+        start [s], and the number of records acknowledged until this time.
 
         The result is sorted by time, and contains only times for which every task has sent a
         report.
@@ -273,8 +274,8 @@ class TaskChannel:
         self._send_soon(climb_end_s=load_s)
 
     def begin_after(self, warmup_s: float) -> None:
-        """Begin the measured window as soon as the load has lasted for `warmup_s`. This time must
-        still be in the future.
+        """Begin the measured window as soon as the load has lasted for `warmup_s`. `warmup_s` must
+        be longer than the load has lasted until now.
 
         Args:
             warmup_s: time from the start of the load to the start of the window [s].
@@ -318,7 +319,7 @@ class TaskChannel:
         self.end_now()
 
     def await_failure(self, timeout_s: float) -> None:
-        """Wait until a failure is noticed, for at most this time [s]."""
+        """Wait for at most this time [s] until a failure is noticed."""
         if not self._has_ended:
             self._has_failed.wait(timeout_s)
 

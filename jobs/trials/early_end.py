@@ -50,8 +50,8 @@ UNSEEN_SHARE = 0.25
 
 
 def overload_lasts(load: RunningLoad, now_s: float) -> bool:
-    """Whether a load has overloaded brokers with other clients for too long. The result is True
-    only if every goal judges the load as a lasting overload.
+    """Whether a load has overloaded the brokers for too long, on a cluster that other clients use.
+    The result is True only if every goal judges the load as a lasting overload.
 
     The last `search.overload_max_s` seconds are judged like a trial of this length. For a testbed
     the result is always False, because a testbed has no other clients. If the offered load grows or
@@ -110,8 +110,8 @@ class EarlyEnd:
             the load is far above the limit.
 
     Attributes:
-        kept_overloaded_s: length of the overload [s] because of which a held load was ended; 0 if
-            no held load was ended because of an overload.
+        kept_overloaded_s: if an overload ended a held load, the length of this overload [s];
+            otherwise 0.
     """
 
     load: RunningLoad

@@ -163,9 +163,9 @@ class Gates:
         """Measure the load of other clients and the idle time of the brokers again, after the load
         of other clients has changed.
 
-        The newest earlier readings are kept, up to the length of the new measurement. At least one
-        earlier reading is kept. The usual load of other clients therefore includes their load
-        before and after the change.
+        Of the earlier readings, only the newest are kept; together they are at most as long as the
+        new measurement, unless only one reading is left. The usual load of other clients therefore
+        includes their load before and after the change.
         """
         looks = self.last_load.looks
         while len(looks) > 1 and sum(each.duration_s for _, each in looks) > RENEWAL_S:
@@ -207,8 +207,8 @@ class Gates:
         return self._polled
 
     def _note_look(self, earlier: Sequence[BrokerSample], later: Sequence[BrokerSample]) -> bool:
-        """Keep the traffic between two polls without the run's load; return False if the traffic is
-        unknown.
+        """Keep the traffic between two polls that were made without the run's load; return False if
+        this traffic is unknown.
         """
         seen = ClientTraffic.between(earlier, later, brokers_of(self.source))
         if seen is not None:
@@ -238,9 +238,10 @@ class Gates:
         """Idle fraction of the request handlers [ratio] at the broker with the lowest fraction,
         without the run's load.
 
-        The fraction was measured before the run, or later after a change in the load of other
-        clients. The result is 1 if the idle fraction is unknown. On brokers without other clients,
-        the result is always 1, because the measurement of such brokers takes only a second.
+        The fraction was measured before the run. If the load of other clients changed during the
+        run, the fraction was measured again. The result is 1 if the idle fraction is unknown. On
+        brokers without other clients, the result is always 1, because the measurement of such
+        brokers takes only a second.
         """
         if not self.is_shared:
             return 1.0
@@ -411,8 +412,8 @@ def open_gates(context: RunContext, warm_up_max_s: float, *, climbs: bool = Fals
     Args:
         context: the open resources of the run.
         warm_up_max_s: longest warm-up of cold brokers [s]; 0 for no load before the first trial.
-        climbs: whether a growing load determines the first load of the search even if the brokers
-            are warm.
+        climbs: whether the first load of the search comes from a measurement with a growing load,
+            even if the brokers are warm.
     """
     if warm_up_max_s:
         gates = Gates(context, FirstLoads(context, warm_up_max_s, climbs))

@@ -149,10 +149,11 @@ class Guards:
         warn: receives a sentence about each condition that the guards cannot watch.
         clock: monotonic time [s].
         lock: the lock of the cluster; None for a run without it.
-        cleaning: the delays after which brokers delete log files; Kafka's defaults by default.
+        cleaning: the delays after which brokers delete log files; if not given, Kafka's default
+            delays.
         used_share_default: default of the goal's key `disk_used_share_max` [ratio].
         owner: returns topic → bounds of the cluster's owner; no bounds by default.
-        times: the times at which loads are allowed; at any time by default.
+        times: the times at which loads are allowed; if not given, loads are always allowed.
         serving: returns the ids of the brokers in service. With this function, the run can wait for
             a missing broker. None on a cluster without other users, where a missing replica ends
             the run.
@@ -226,7 +227,7 @@ class Guards:
         """Check the cluster before any load, and check whether loads are allowed now.
 
         Raises:
-            ConfigError: the goal limits the use of disks, and no broker reports its disks.
+            ConfigError: the goal has a limit for the use of disks, but no broker reports its disks.
             AdminError: the cluster does not answer.
             GuardStopError: a disk is already beyond its limit, or no load is allowed now.
         """
@@ -460,9 +461,9 @@ class Guards:
 
         Args:
             pattern: the traffic of the load.
-            client: the counts of the clients; None if these counts are lost. Without counts, the
-                planned payload is added. If the load has no planned volume either, the payload at
-                the last check is added.
+            client: the counts of the clients; None if these counts are lost. If the counts are
+                lost, the planned payload is added instead. If the counts are lost and the load has
+                no planned volume, the payload that the last check saw is added.
         """
         self._check_lock()
         planned, seen = pattern.planned_bytes, self._under_way_bytes
@@ -612,7 +613,7 @@ class Guards:
         brokers. The run stops if the checks of all threads have failed for `BLIND_S` seconds.
 
         Args:
-            brokers: ids of the brokers that this thread asks in turn, without an end.
+            brokers: an endless sequence of broker ids; this thread asks these brokers in turn.
         """
         try:
             self.stop(self._stop_request(next(brokers)))
@@ -636,7 +637,8 @@ class Guards:
         lag stays unreadable. Return the time until the next check [s].
 
         Args:
-            looks: counts the checks under the load: yields 0 at the first check.
+            looks: an iterator that counts the checks under the load; it yields 0 at the first
+                check.
         """
         if self.groups is None or self.limits.others_lag_s_max is None:
             return None
@@ -714,8 +716,8 @@ class Guards:
 
         Args:
             lacking: see `watch`; None between loads. Under a load, topics and log directories are
-                read only if a reading is due. The stop topic and the canaries are then checked on
-                other threads.
+                read only if a reading is due. Under a load, other threads check the stop topic and
+                the canaries.
         """
         self._check_lock()
         try:
@@ -761,7 +763,8 @@ class Guards:
             self._under_replicated = lacking
 
     def _check_clients(self) -> float:
-        """Stop the run if, for `HARM_S`, requests of other clients have failed or waited too long.
+        """Stop the run if requests of other clients fail or wait too long, and if this has lasted
+        for `HARM_S`.
 
         Returns:
             The time until the next check while a load runs [s].
@@ -940,7 +943,7 @@ class Guards:
 
 
 def _unknown_words(dirs: Sequence[LogDir]) -> str:
-    """A clause with the names of the first of these log directories, and with the number of the
-    others.
+    """A clause about these log directories: it contains the first few names, and the number of the
+    remaining directories.
     """
     return format_some((each.unknown_words for each in dirs), _NAMED_MAX)

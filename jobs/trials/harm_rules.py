@@ -1,5 +1,5 @@
-"""Rules that detect harm to other clients under a load, and the pause of a run while brokers are
-absent.
+"""Rules that detect whether a load harms other clients. The module also limits the pause of a run
+while brokers are absent.
 
 A rule compares the present readings of other clients with their readings without the load.
 

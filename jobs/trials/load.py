@@ -175,8 +175,8 @@ class Generator:
         Raises:
             ConfigError: the consumer groups have no slot, or a task lacks a library that the
                 workload needs, such as a codec.
-            GeneratorError: the load is not valid, because the stage failed and Spark has stopped
-                its tasks, because Spark has too few slots, or because a task could not run.
+            GeneratorError: the load is not valid. Either the stage failed and Spark has stopped its
+                tasks, or Spark has too few slots, or a task could not run.
         """
         pattern, reads = load.pattern, bool(load.end_offsets)
         if reads or pattern.parts:

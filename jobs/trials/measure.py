@@ -93,7 +93,8 @@ class Rig(AbstractContextManager["Rig"]):
     Attributes:
         context: the open resources of the run.
         topics: the topics of the current traffic.
-        gates: delay a trial until the cluster is in the same state as before the run.
+        gates: the gates, which delay each trial until the cluster is in the same state as before
+            the run.
     """
 
     context: RunContext
@@ -176,8 +177,8 @@ class TrialMeasurer:
             user.
         held: the held load of the previous window; None if the previous window had no held load.
         stop: kills a broker in the window; None to kill no broker.
-        until: ends the window of a long trial that shows whether disks write a load; None for all
-            further kinds of trials.
+        until: ends the window of a hold (a long trial that shows whether disks write a load); None
+            for all trials that are not holds.
     """
 
     rig: Rig
@@ -252,11 +253,13 @@ class TrialMeasurer:
             windows: number of windows.
             into: receives the trial of each window once the trial is judged. If the load had to end
                 early, the last trial contains the reason.
-            profile: share of the load that is offered over time; None for a constant load.
+            profile: the course of the load over time, in shares of the full load; None for a
+                constant load.
 
         Raises:
             GuardStopError: a guard tripped; the trials of earlier windows are kept.
-            NoConclusionError: the growth of the topics differs from the acknowledged records.
+            NoConclusionError: the number of records that the topics gained differs from the number
+                of acknowledged records.
         """
         pattern, context = self.pattern(load), self._context
         pattern = pattern.with_phases(pattern.phases.in_full).with_profile(profile)
@@ -515,7 +518,9 @@ class TrialMeasurer:
 
     @property
     def _facts(self) -> ClusterFacts:
-        """The facts of the cluster, with its under-replicated partitions at rest."""
+        """The facts of the cluster, including the partitions that have been under-replicated since
+        before the run.
+        """
         at_rest = self._gates.under_replicated_at_rest
         return replace(self._context.facts, under_replicated_at_rest=at_rest)
 
