@@ -116,11 +116,13 @@ def _end_with_starters(is_over: threading.Event) -> None:
 
 
 def _starters() -> list[psutil.Process]:
-    """The parent processes whose end also ends the job, up to the process that started the session.
+    """The parent processes whose end also ends the job. The list does not go beyond the process
+    that started the session.
 
-    The result ends before a parent that has detached the job by `nohup`, or by `&` in a script.
-    Such a parent does not ignore a signal that the job ignores. The result also ends before the
-    shell of a terminal, because the terminal itself sends SIGHUP to the job's process group.
+    If a parent has detached the job by `nohup`, or by `&` in a script, the list contains neither
+    this parent nor the parent's own parents. A job is detached if it ignores a signal that the
+    parent does not ignore. The list also contains neither the shell of a terminal nor this shell's
+    parents, because the terminal itself sends SIGHUP to the job's process group.
     """
     import psutil
 
@@ -139,8 +141,8 @@ def _starters() -> list[psutil.Process]:
 
 
 def _ignored(pid: int) -> set[signal.Signals]:
-    """The signals of `_HANGUPS` that a process ignores. On a system without /proc, the result for a
-    process other than this process is empty.
+    """The signals of `_HANGUPS` that a process ignores. On a system without /proc, only the signals
+    of this process are known, and the result for any other process is empty.
     """
     if pid == os.getpid():
         return {each for each in _HANGUPS if signal.getsignal(each) is signal.SIG_IGN}

@@ -75,7 +75,7 @@ def find_limit(  # noqa: PLR0913, PLR0917 - one for each option
 
 
 def _is_named(option: str) -> bool:
-    """Whether the command line contains an option."""
+    """Whether the command line contains this option."""
     source = click.get_current_context().get_parameter_source(option)
     return source is ParameterSource.COMMANDLINE
 

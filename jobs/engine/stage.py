@@ -58,7 +58,7 @@ INTERVAL_S = 1.0
 
 
 def reports_to_batch(reports: Sequence[TaskReport]) -> pa.RecordBatch:
-    """The reports as one Arrow batch with `TASK_SCHEMA`, which `mapInArrow` needs."""
+    """The reports as one Arrow batch for `mapInArrow`, with the schema `TASK_SCHEMA`."""
     return pa.RecordBatch.from_pylist([row_of(each) for each in reports], schema=TASK_SCHEMA)
 
 
@@ -209,8 +209,8 @@ class _Task:
         """Wait for the driver's start signal.
 
         If the plan has no control channel, the task uses Spark's barrier, which polls once per
-        second. A task that could not connect to the driver takes no part, and the other tasks wait
-        up to their time limit.
+        second. A task that could not connect to the driver does not wait for the signal; the other
+        tasks then wait up to their time limit.
         """
         ready = TaskReady(self._wall_clock(), socket.gethostname(), problem)
         if self._driver is not None:
@@ -252,7 +252,9 @@ class _Task:
                 acknowledged.finish()
 
     def _with_clock(self, report: TaskReport) -> TaskReport:
-        """Compare the clocks again, because a clock can be set or drift during the load."""
+        """Compare the clocks again, because a clock can drift, or can be set to another time,
+        during the load.
+        """
         driver = self._driver
         if driver is None:
             return report
@@ -261,8 +263,8 @@ class _Task:
         return replace(report, clock=driver.clock_offset, clock_change=driver.clock_change)
 
     def _absence_report(self, start_wall_s: float, problem: str) -> TaskReport:
-        """The report of a task that offered no load. The start and the end in the report are the
-        times of the last window.
+        """The report of a task that offered no load. The report's start and end are the start and
+        the end of the last window.
         """
         plan, phases = self._plan, self._plan.pattern.phases
         begin_s = start_wall_s + phases.warmup_s + (plan.windows - 1) * phases.measure_s
@@ -273,8 +275,8 @@ class _Task:
 def connect(
     plan: TrialPlan, control: ControlAddress, task: int, wall_clock: Callable[[], float]
 ) -> DriverChannel:
-    """Connect to the driver. In the task's reports, the numbers that identify partitions, producers
-    and groups count through all parts of the load.
+    """Connect to the driver. In the task's reports, each partition, producer and group has a number
+    that is unique over all parts of the load.
     """
     wait_s = plan.connect_timeout_s
     driver = DriverChannel.connect(control, task, wait_s, time.monotonic, wall_clock)

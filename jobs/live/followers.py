@@ -1,4 +1,4 @@
-"""The reporter of a run with followers: it shows each event, and passes it to the followers."""
+"""The reporter of a run that has followers: it shows each event, and passes it to them."""
 
 from __future__ import annotations
 

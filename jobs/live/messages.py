@@ -103,8 +103,8 @@ class Messages:
             self._send("done" if error is None else title, "\n".join(body))
 
     def _send(self, title: str, body: str) -> None:
-        """Send a message to each address, after the previous message; wait for the delivery of the
-        last message.
+        """Wait until the previous message is delivered, and send a message to each address. After
+        the message about the end of the run, also wait until this message is delivered.
 
         The interpreter does not wait for the threads that send, because an answer may never come.
         """

@@ -23,7 +23,7 @@ class Failover(HeldMeasurement):
     unit = "s"
 
     def require(self, case: Case) -> None:
-        """Refuse a cluster that has other users, and topics with a replication factor of 1."""
+        """Require a testbed of at least two brokers, and a replication factor of at least 2."""
         cluster, replicas = case.config.cluster, case.config.workload.topic.replication_factor
         brokers = cluster.brokers_known
         if not cluster.starts_brokers or brokers is None or brokers < 2 or replicas < 2:

@@ -24,7 +24,9 @@ class Fill(HeldMeasurement):
     moves_volume = True
 
     def configured(self, case: Case) -> Configuration:
-        """The configuration without a warm-up, because the volume counts from the first record."""
+        """The configuration without a warm-up, because the first record already belongs to the
+        volume.
+        """
         trial = case.config.workload.trial
         phases = replace(trial, warmup_s=0.0, ramp_up_s=0.0, early_end_error_rate=0.0)
         return case.config.with_workload(trial=phases)
@@ -74,7 +76,7 @@ def time_of_volume(trial: Trial, why: str) -> float:
 
 
 def volume_result(last: Mapping[str, Any], *, is_writing: bool) -> Result:
-    """The time that the last trial took to write or read the volume [s], as a result."""
+    """The `Result` with the time [s] that the last trial took to write or read the volume."""
     invalid = why_invalid(last)
     is_own = bool(last.get("volume_bytes")) == is_writing
     took_s = last.get("moved_s") if is_own and not invalid else None

@@ -193,7 +193,7 @@ class WireConsumers:
             ledger.sample_lag(sum(reader.lag for reader in self._readers_of(group)), now)
 
     def handle_woken(self) -> None:
-        """Take reopened connections and changes of the assignments; see `Owner`."""
+        """Take the connections that were opened again, and the changed assignments; see `Owner`."""
         for key, transport in self._reopener.take():
             self._channels[key].successor = transport
         for reader in self._readers:

@@ -50,7 +50,7 @@ def negotiated(apis: Iterable[Api], known: Mapping[int, tuple[int, int]]) -> dic
 
     Raises:
         ConfigError: the broker and the engine have no version in common for a kind of request. The
-            error's text has no subject, because the caller puts the broker's name before it.
+            error's text has no subject, because the caller puts the broker's name before this text.
     """
     found = {}
     for api in apis:

@@ -121,7 +121,7 @@ def ensure_descriptors(sockets: int) -> None:
     """Raise this process's limit of open files if it is too low for `sockets` sockets.
 
     Raises:
-        ConfigError: the hard limit is too low.
+        ConfigError: the hard limit of open files is too low.
     """
     wanted = sockets + _SPARE_DESCRIPTORS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -161,8 +161,7 @@ class Connector:
     Attributes:
         brokers: broker id → (host, port).
         options: connection options of kafka-python, as `Security.client_kwargs` returns them.
-        timeout_s: time after which opening fails if a broker has accepted no further connection
-            [s].
+        timeout_s: opening fails if a broker has accepted no further connection for this time [s].
         buffers: sizes of the sockets' send and receive buffers [B]; -1 leaves a size to the kernel.
         apis: the kinds of requests that the connections will carry.
     """
@@ -182,8 +181,8 @@ class Connector:
         Raises:
             BrokerConnectError: a broker refused, did not answer within `timeout_s`, or limits its
                 connections.
-            ConfigError: the broker and the engine have no version in common for one of `apis`, or a
-                file of the security options cannot be used.
+            ConfigError: the broker and the engine have no version in common for a kind of request
+                in `apis`, or a file of the security options cannot be used.
         """
         with Opening(self, Aim.ALL) as opening:
             opening.open_all(wanted)
@@ -247,8 +246,8 @@ class Opening:
         self._net.close()
 
     def open_all(self, wanted: Sequence[Key]) -> None:
-        """Open connections, until all of them are open or refused. The jitter of the pauses is
-        random, but a second call with equal `wanted` has equal pauses.
+        """Open connections, until all of them are open or refused. The pauses have a random jitter,
+        whose seed depends on `wanted`, so a second call with equal `wanted` has equal pauses.
         """
         ensure_descriptors(len(wanted))
         self._rng.seed(repr(wanted[:1]))
@@ -373,7 +372,7 @@ class Opening:
         return found
 
     async def _open(self, name: str, broker_id: int, deadline_s: float) -> Transport:
-        """Open a connection before `deadline_s` on the monotonic clock [s]."""
+        """Open a connection before the time `deadline_s` [s of the monotonic clock]."""
         address = self._connector.brokers[broker_id]
         where = broker_words(broker_id, address)
         own = {**self._connector.options, "client_id": client_id_of(name, self._connector.options)}

@@ -105,7 +105,7 @@ ATTEMPT_DELAY_S = 0.25
 async def dial(
     net: Any, resolved: Resolved, options: Sequence[tuple[int, int, int]], deadline_s: float
 ) -> socket.socket:
-    """Connect to the first address of a host that answers, according to RFC 8305.
+    """Connect to that address of a host which answers first, according to RFC 8305.
 
     The attempts start one after the other, with a delay of `ATTEMPT_DELAY_S`. If an attempt fails,
     the next attempt starts at once. Started attempts run in parallel until one of them connects.
@@ -187,7 +187,7 @@ def _begin(found: Any, options: Iterable[tuple[int, int, int]]) -> socket.socket
 
 
 def _connected(sock: socket.socket) -> socket.socket:
-    """The socket, if its attempt to connect has succeeded.
+    """Return the socket if its attempt to connect has succeeded.
 
     Raises:
         OSError: the attempt failed.

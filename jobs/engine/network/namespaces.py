@@ -80,7 +80,8 @@ def enter(descriptor: int) -> None:
 
 
 def new_namespace() -> int:
-    """The descriptor of a new namespace, which exists while a thread or a descriptor uses it.
+    """The descriptor of a new namespace. The namespace exists while a thread or a descriptor uses
+    it.
 
     Raises:
         OSError: this system has no network namespaces, or this process is not allowed to make one.

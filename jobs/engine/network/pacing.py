@@ -1,12 +1,12 @@
 """The pace of opening new connections to one broker. Pure.
 
-Brokers and cloud services limit the number of connections and the rate of new ones. At some limits,
-a broker closes a connection (max.connections.per.ip, rates per address, MSK's IAM logins). At other
-limits, a broker lets a connection wait (max.connection.creation.rate, max.connections). The pacer
-works like TCP's congestion window: its limit is the number of connections that may be opening at
-the same time. The pacer raises its limit while connections open quickly. If a broker closes a
-connection or lets it wait, the pacer halves its limit. After a closed connection the pacer also
-pauses.
+Brokers and cloud services limit the number of connections and the rate of new ones. If some of
+these limits are reached, a broker closes a new connection (max.connections.per.ip, rates per
+address, MSK's IAM logins). If other limits are reached, a broker lets a new connection wait
+(max.connection.creation.rate, max.connections). The pacer works like TCP's congestion window: its
+limit is the number of connections that may be opening at the same time. The pacer raises its limit
+while connections open quickly. If a broker closes a connection or lets it wait, the pacer halves
+its limit. If a broker closes a connection, the pacer also pauses.
 """
 
 from __future__ import annotations
@@ -103,8 +103,8 @@ class ConnectPacer:
         """The connections to start now.
 
         Args:
-            most: maximum number of connections to start; further connections are reserved for other
-                brokers.
+            most: maximum number of connections to start. By this number the caller limits how many
+                connections to all brokers together are being opened.
         """
         if now_s < self._pause_until_s or self.has_given_up:
             return []

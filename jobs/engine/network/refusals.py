@@ -169,7 +169,9 @@ _CHECK_PROTOCOL = (
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The TLS error inside an error of kafka-python, or else the error itself."""
+    """The error inside a connection error of kafka-python, such as a TLS error. If there is no
+    inner error, the result is the given error itself.
+    """
     inner = error.args[0] if error.args else None
     if isinstance(error, kafka_errors.KafkaConnectionError) and isinstance(inner, BaseException):
         return inner

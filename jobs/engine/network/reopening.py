@@ -1,4 +1,4 @@
-"""Reopening of lost connections on a thread outside of the event loop."""
+"""A thread that opens lost connections again, outside of the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobs.engine.network.transport import Transport
 
 
 class Reopener:
-    """A thread that opens connections, several at the same time, until it is closed.
+    """A thread that opens several connections at the same time, until `close` is called.
 
     A `ConnectPacer` sets the pace for each broker, with Kafka's reconnect back-off. A broker that
     is down therefore does not delay the connections to other brokers. The thread starts with the

@@ -66,7 +66,7 @@ class SocketMemory(NamedTuple):
 
     Attributes:
         receive_buffer_bytes, send_buffer_bytes: sizes of the buffers, with the kernel's overhead.
-        memory_max_bytes: memory used by both buffers.
+        memory_max_bytes: memory that both buffers use at the time of the reading.
     """
 
     receive_buffer_bytes: int
@@ -166,8 +166,8 @@ _COUNTERS = (
 
 
 class SocketTally:
-    """Sums of one connection's socket figures in a window. The connection may get a new socket
-    during the window.
+    """Sums of one connection's figures in a window, over all sockets of the connection. The
+    connection may get a new socket during the window.
 
     Args:
         counts: counts of the connection's broker. The sums are added to these counts.

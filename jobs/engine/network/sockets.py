@@ -90,7 +90,7 @@ class Channel:
 
     @property
     def skippable(self) -> int:
-        """Number of bytes that can be skipped next without parsing [B]."""
+        """Number of the next bytes that need no parsing and can be skipped [B]."""
         return 0
 
     def skip(self, size: int, now: float) -> None:
@@ -118,7 +118,7 @@ class Owner(Protocol[Owned_contra]):
         """Handle the event that the socket has taken all unwritten buffers."""
 
     def handle_lost(self, channel: Owned_contra, /, error: str, now: float) -> None:
-        """Handle a lost connection. The channel has no transport any more."""
+        """Handle a lost connection, whose channel has no transport any more."""
 
     def handle_woken(self) -> None:
         """Handle a wake-up of the selector by another thread."""

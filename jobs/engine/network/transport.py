@@ -62,7 +62,7 @@ def unreadable(what: str, frame: Buffer, error: Exception) -> AnswerFormatError:
 
 
 def correlation_id_of(frame: Buffer) -> int:
-    """The correlation id of a response, which names the answered request.
+    """The correlation id of a response. The answered request has the same correlation id.
 
     Args:
         frame: the response, without its size field.
@@ -295,8 +295,8 @@ class TlsTransport(Transport):
 
     If the socket is full, OpenSSL keeps a TLS record that it has already encrypted. OpenSSL then
     requires that the next call sends the bytes of the kept record again, in a piece of at least the
-    same length. The caller therefore continues with the first byte that was not sent. `joined`
-    makes a piece that is long enough.
+    same length. The caller therefore continues with the first byte that was not sent. The function
+    `joined` makes pieces of at least this length.
 
     OpenSSL reads the socket itself and ignores the kernel's time stamps. OpenSSL must decrypt all
     bytes to find the end of a TLS record, so no bytes are dropped unread.

@@ -31,15 +31,15 @@ _DOUBLINGS = HIGHEST.bit_length() + 1
 
 
 class TimeLog:
-    """Log of the times of batches, such as latencies [s]. The method `fold` adds the times to
-    counts: the number of records for each time [µs].
+    """Log of the times of batches, such as latencies [s]. The method `fold` adds the logged times
+    to the counts, which are a map time [µs] → number of records.
 
     The records of a batch were due at even intervals. The times of a batch's records therefore
     range from the time of the first record (the longest) down to the time of the last record. For
     each batch, the log counts four evenly spaced times from the longest to the shortest time. The
-    counted times are exact for a batch of one record. For a batch of several records, a counted
-    time is too long by at most a third of the difference between the batch's longest and shortest
-    times.
+    counted times are exact for a batch of one record. In a batch of several records, the counted
+    time of a record may be longer than its real time. The error is at most a third of the
+    difference between the batch's longest and shortest times.
 
     Some thousand batches are folded together by a few calls of numpy, because a slower fold would
     delay the schedule. Histograms are made from the counts on demand.
@@ -111,7 +111,7 @@ class TimeLog:
 
 
 def _times_of(counts: np.ndarray, bins: int) -> Iterator[tuple[float, int]]:
-    """Time [µs] and number of records of each bin that is not empty."""
+    """For each bin that is not empty, its time [µs] and its number of records."""
     (held,) = np.nonzero(counts)
     doublings, places = np.divmod(held, bins)
     times_us = np.ldexp((places + bins) / (2 * bins), doublings + 1)
@@ -271,8 +271,8 @@ class Account:
         counts.retry_errors[error] += records
 
     def count_duplicates(self, producer: int, partition: int, records: int) -> None:
-        """Count the copies of records that the log may have in addition to the one copy that is
-        counted as acknowledged or failed.
+        """Count the surplus copies of records that the log may have. One copy of each record is not
+        surplus: it is already counted as acknowledged or failed.
         """
         self.counts.duplicates_by_partition[partition] += records
         self.counts.by_producer.duplicates[producer] += records

@@ -29,8 +29,8 @@ class Trouble:
         failures: number of failed sends of the batch.
         error: name of the last error.
         is_unsure: whether a broker may have the batch, and would recognize a retry by the sequence.
-        copies: number of possible copies of the batch in the log. A broker cannot recognize that a
-            retry repeats these copies.
+        copies: number of possible copies of the batch in the log. If the log has such a copy, the
+            broker does not recognize a retry as a repetition.
     """
 
     failures: int = 0
@@ -83,8 +83,8 @@ class ProducerIdState:
     first record. A broker accepts the batches of a partition only in the order of their sequences.
     If a batch fails for good, the sequence of its partition is broken. The partition then starts
     again at sequence 0 in the next epoch. A producer without transactions increases its own epoch
-    (KIP-360). With transactions the coordinator increases the epoch for all partitions, after it
-    has aborted the transaction.
+    (KIP-360). For a producer with transactions, the coordinator aborts the transaction, and then
+    increases the epoch of all partitions.
 
     Attributes:
         producer_id, epoch: the producer id and the epoch that a broker assigned.
@@ -124,7 +124,7 @@ class ProducerIdState:
             self._acknowledged[batch.partition] = (batch.stamp[1] + batch.records) % SEQUENCES
 
     def is_next(self, batch: Batch) -> bool:
-        """True if the broker expects this batch next, because it has all earlier batches."""
+        """True if the broker has all earlier batches, and therefore expects this batch next."""
         partition = batch.partition
         expected = (self.epoch_of(partition), self._acknowledged.get(partition, 0))
         return batch.stamp == expected

@@ -70,21 +70,22 @@ class Reopen(_OnConnection):
 
 
 class Replace(_OnConnection):
-    """Action: replace this connection's transport by its successor. No request is in flight."""
+    """Action: replace this connection's transport by its successor. At this time, no request is in
+    flight over the connection.
+    """
 
 
 Action = Produce | Replace | SendControlRequest | Reopen
 
 
 class Delivery:
-    """All producers of one task.
+    """Delivers the batches of all producers of one task.
 
     The caller carries out the actions one by one in their order, and reports the outcome of an
     action before it asks for the next one. Times are on the engine's clock [s].
 
-    All producers of the task share one metadata request. One request suffices, because each
-    producer would get the same answer. Many requests at once could overload a cluster that has lost
-    a broker.
+    All producers of the task share one metadata request, because each producer would get the same
+    answer. Many metadata requests at once could overload a cluster that has lost a broker.
 
     Args:
         account: counts the outcome of every record in the measured window.
@@ -140,7 +141,7 @@ class Delivery:
 
     @property
     def has_work(self) -> bool:
-        """Whether a batch or request may still be sent, or still waits for an answer."""
+        """Whether batches or requests may still be sent, or are still unanswered."""
         if self.is_open:
             return True
         waiting = self._unanswered + self._accumulator.to_send_again

@@ -180,11 +180,12 @@ class Producer:
 
     Attributes:
         opened: index of the open batch's first record, which equals the number of sealed records.
-        section: the section with the open batch's records; the next batch uses the next section.
+        section: the encoded records of the open batch; the next batch uses the section that
+            follows.
         queues: partition → queue of waiting batches.
-        waits: whether the open batch is ready but cannot be sent yet. The open batch waits in the
-            queue of its partition. While a transaction ends, the open batch waits for the next
-            transaction.
+        waits: whether the open batch is ready but cannot be sent yet. An open batch that waits is
+            in the queue of its partition. While a transaction ends, an open batch waits for the
+            next transaction.
         full_records: number of records that fit into the open batch.
         full_s: due time of the first record that does not fit into the open batch.
         ready_s: time at which the open batch is ready, because it is full or `linger_ms` is over.

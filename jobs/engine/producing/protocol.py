@@ -4,8 +4,8 @@ A produce request refers to its payload, so the payload is not copied. The encod
 encodes the first fields of produce requests once per connection. Each send only patches and appends
 fields of fixed width. Produce requests have version 7, because the fields of version 7 have a fixed
 width, and every broker from Kafka 2.1 to 4.x accepts version 7. Versions above 7 changed the
-framing, the answers to refused batches, the names of topics and the first batch of a transaction. A
-broker appends the records of all versions in the same way.
+framing, the answers to refused batches, the names of topics and the first batch of a transaction.
+Whichever version a produce request has, a broker appends its records in the same way.
 
 All other requests are rare: requests for leaders, requests for producer ids, and requests to
 coordinators of transactions. Therefore kafka-python's codecs encode these requests and decode their
@@ -62,11 +62,11 @@ _NAME_LENGTH = struct.Struct(">h")
 
 
 class ProduceEncoder:
-    """Encoder of produce requests for one topic and one client id, as scatter-gather buffers.
+    """Encodes produce requests for one topic and one client id as buffers for scatter-gather.
 
     Args:
-        first: the task's number of the topic's partition 0. A task numbers the partitions of all
-            topics together (see `Partitions`).
+        first: the number that partition 0 of the topic has in the task. Each partition of all
+            topics has its own number in the task (see `Partitions`).
         transactional_id: id of a producer with transactions; None without transactions.
     """
 
@@ -132,8 +132,8 @@ def decode_produce_response(frame: Buffer, first: int = 0) -> tuple[dict[int, in
     """Decode a response of version 7, without its size field.
 
     Args:
-        first: the task's number of partition 0 of the topic; the response has only one topic. A
-            task numbers the partitions of all topics together (see `Partitions`).
+        first: the number that partition 0 of the topic has in the task; the response has only one
+            topic. Each partition of all topics has its own number in the task (see `Partitions`).
 
     Returns:
         The pair (number of each partition → Kafka's error code, throttle time). The error code 0
@@ -296,9 +296,9 @@ def decode_answer(
 
     Returns:
         The error code, and the content of the response. The content of a response to `FindLeaders`
-        is partition → broker id of its leader, without partitions that have no leader. The content
-        of a response to `FindCoordinator` is (broker id, address). The content of a response to
-        `InitProducerId` is (producer id, epoch).
+        is the map partition → broker id of its leader. Partitions that have no leader are left out.
+        The content of a response to `FindCoordinator` is (broker id, address). The content of a
+        response to `InitProducerId` is (producer id, epoch).
 
     Raises:
         AnswerFormatError: the frame is not a response to this request.

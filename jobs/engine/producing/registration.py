@@ -31,8 +31,8 @@ class Registration:
     next block of ids answers "loading". For a producer with transactions, the coordinator assigns
     an id and a new epoch, and aborts an open transaction. The coordinator answers only when no
     transaction of the producer is ending, so all transaction markers are then in the logs. If the
-    coordinator is on a broker that joined later and has no connection, the coordinator is looked up
-    again. Times are on the engine's clock [s].
+    coordinator is on a broker that joined after the connections were opened, no connection to it
+    exists, and the coordinator is looked up again. Times are on the engine's clock [s].
 
     Args:
         deadline_s: time at which all producers must have their ids.

@@ -40,7 +40,7 @@ class Refusal:
 
     @classmethod
     def of(cls, code: int, options: ProducerOptions, is_idempotent: bool) -> Refusal:
-        """The meaning of an error code (not 0)."""
+        """The meaning of an error code other than 0."""
         error = for_code(code)
         is_unsure = code in _MAYBE_WRITTEN or (code == _NOT_LEADER and options.acks == "all")
         is_retriable = error.retriable or (is_idempotent and code in SEQUENCE_ERRORS)

@@ -5,9 +5,9 @@ record's position. A position is a number on the same scale as k. At a fixed rat
 record k is k; in a Poisson process the position of a record is random. The pace converts the
 position of a record to the time at which the record is due. At a constant rate the due time is
 proportional to the position. During a ramp-up a record is due later than at a constant rate. In a
-bursty pattern a record is due within a burst. Arrivals and paces convert in both directions: from a
-record to its due time, and from a time to the number of due records. Neither arrivals nor paces
-keep a state of earlier records.
+bursty pattern all records are due within the bursts. Arrivals and paces convert in both directions:
+from a record to its due time, and from a time to the number of due records. Neither arrivals nor
+paces keep a state of earlier records.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class ProfilePace:
-    """Pace of a profile, which gives the share of the full rate over time.
+    """Pace of a profile. For each time, the profile has a share of the full rate.
 
     Attributes:
         rate_records_per_s: the full rate [1/s].
@@ -123,10 +123,10 @@ class FixedArrivals:
 
 @functools.lru_cache(maxsize=2)
 def _poisson_cycle(seed: int) -> list[float]:
-    """One cycle of a Poisson process of rate 1 with a fixed number of points.
+    """One cycle: a fixed number of points from a Poisson process whose rate is 1.
 
-    If the number of points in a cycle is given, the points of a Poisson process are independent and
-    uniformly distributed.
+    In a Poisson process with a given number of points, the points are independent and uniformly
+    distributed.
     """
     rng = np.random.default_rng(seed)
     points: list[float] = np.sort(rng.random(_CYCLE) * _CYCLE).tolist()
@@ -215,7 +215,7 @@ class ClosedLoop:
 
 
 class PacedSchedule:
-    """The schedule of any arrivals at any pace; see the module's docstring."""
+    """A schedule that combines any arrivals with any pace; see the module's docstring."""
 
     def __init__(
         self, pace: Pace | ProfilePace, arrivals: FixedArrivals | PoissonArrivals, start_s: float
@@ -279,8 +279,8 @@ def schedule_for(pattern: TrafficPattern, index: int, start_s: float) -> Schedul
 
 
 def _phase(pattern: ProducerPattern, index: int) -> float:
-    """The shift of the producer's records in time, as the number of records that are due during the
-    shift. The number is at least 0 and less than one batch.
+    """The shift of the producer's records in time. The unit of the shift is the mean time between
+    two records. The shift is at least 0, and less than the number of records in a batch.
     """
     return pattern.records_per_batch * (index * _GOLDEN % 1.0)
 

@@ -49,8 +49,9 @@ class TransactionManager:
         self.open: set[Producer] = set()
 
     def admits(self, producer: Producer, partition: int, now: float) -> bool:
-        """Whether the partition's batches may be sent. If the transaction must first add the
-        partition, this method requests the addition.
+        """Whether the partition's batches may be sent. If the coordinator has not added the
+        partition to the transaction yet, this method requests that the coordinator adds the
+        partition.
         """
         transactions = producer.transactions
         if transactions is None or partition in transactions.partitions:

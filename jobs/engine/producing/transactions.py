@@ -2,10 +2,10 @@
 
 As in Kafka's producer, a partition is added to the transaction before the first batch is sent to
 it. A transaction is committed when all its batches are acknowledged. When a transaction is
-committed, brokers write a marker into the log of each of its partitions. The commit begins when the
-transaction has reached its duration. The transaction includes all records that are due when the
-commit begins, whether or not `linger_ms` is over. The schedule continues during the commit: records
-that become due then wait in the accumulator for the next transaction.
+committed, brokers write a marker into the log of each partition of the transaction. The commit
+begins when the transaction has reached its duration. The transaction includes all records that are
+due when the commit begins, whether or not `linger_ms` is over. The schedule continues during the
+commit: records that become due then wait in the accumulator for the next transaction.
 
 A batch that fails for good aborts its transaction. The unsent records of the transaction fail, too.
 The producer then requests its next epoch, in which the sequences start again at 0.
@@ -51,7 +51,7 @@ class Transactions:
     """State of one producer's transactions. Times are on the engine's clock [s].
 
     Attributes:
-        duration_s: age at which a transaction is committed.
+        duration_s: age at which a transaction is committed [s].
         coordinator: broker id of the coordinator; None while it is unknown.
         partitions: partitions that the coordinator has added to the open transaction, so that
             batches for these partitions may be sent.
@@ -90,8 +90,8 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open. A transaction opens when its first batch waits. It ends
-        with the coordinator's response to the transaction's last request.
+        """Whether a transaction is open. A transaction opens when its first batch waits. A
+        transaction ends with the coordinator's response to the transaction's last request.
         """
         return self.began_s is not None or self.is_ending or self.request_in_flight is not None
 

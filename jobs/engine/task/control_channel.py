@@ -7,7 +7,7 @@ itself. The driver and the task send JSON, one object per line. The driver admit
 trial only once. After a load has ended, the driver admits no task of this load. If a barrier stage
 loses a task, Spark usually restarts the stage. If the stage is the last stage of its job, Spark
 aborts the stage instead (see Spark's DAGScheduler). The stage of a trial is the last stage of its
-job, so Spark aborts it.
+job, so Spark aborts this stage if a task is lost.
 
 A channel that closes or stays silent ends the load. A task that ends as planned reports its end
 before it closes the channel.
@@ -84,8 +84,9 @@ class StartSignal:
 
     Attributes:
         ready_s: time at which the last task was ready, on the clock of that task's host [s since
-            the epoch]. If a busy driver received the last message after this time, `ready_s` is the
-            time of the receipt, but at most `LATE_MAX_S` after the task was ready.
+            the epoch]. If a busy driver received the last message later, `ready_s` is the time at
+            which the driver received it. But `ready_s` is never more than `LATE_MAX_S` later than
+            the time at which the task was ready.
         problem: reason why the load does not start: a problem of this task or of another task; None
             if the load starts.
         watches_host: whether this task samples its host.
@@ -167,12 +168,12 @@ class DriverChannel:
     `finish` block.
 
     Attributes:
-        climb_end_s: time after the load's start at which the load stops growing [s]; None until the
-            driver sets it.
+        climb_end_s: time from the start of the load until the load stops growing [s]; None until
+            the driver sets it.
         begin_after_s: length of the warm-up [s]; None until the driver sets it.
         end_after_s: length of the window [s]; None until the driver sets it.
-        clock_offset: largest offset until now between this host's clock and the driver's clock;
-            None before the first comparison.
+        clock_offset: largest measured offset between this host's clock and the driver's clock; None
+            before the first comparison.
         clock_change: change of the offset since the first comparison; None before the second
             comparison.
         take_host_samples: returns the samples of this task's host since its last call.
@@ -219,8 +220,9 @@ class DriverChannel:
     ) -> DriverChannel:
         """Connect to the driver, and wait until it admits the task.
 
-        A driver with too many new connections closes some of them without an answer. The task then
-        tries again after a random time, so that many tasks do not try again at the same moment.
+        A driver with too many new connections closes some of them without an answer. A task whose
+        connection was closed tries again after a random time, so that many tasks do not try again
+        at the same moment.
 
         Args:
             timeout_s: longest wait for a connection, and then for the driver's answer [s].
@@ -370,7 +372,7 @@ class DriverChannel:
         self._note(ClockOffset(sent_wall_s + half_s - driver_s, half_s))
 
     def _note(self, seen: ClockOffset) -> None:
-        """Keep a measurement: update the largest offset, and the change since the first offset."""
+        """Keep a measured offset: update the largest offset and the change since the first one."""
         if self._first_offset is None:
             self._first_offset = seen
         else:
@@ -413,7 +415,9 @@ class DriverChannel:
                 self.receive()
 
     def report_over(self) -> None:
-        """Report once that the load is over. From then on this task may be silent."""
+        """Report that the load is over; after the first call, do nothing. After the report, this
+        task may be silent.
+        """
         if not self._is_over:
             self._is_over = True
             self.send(over=True)
@@ -427,10 +431,10 @@ class DriverChannel:
         """Report that the task ends as planned, and wait until the driver closes the connection.
 
         The driver closes the connection before the task does. If the task closed the connection
-        while a heartbeat is unread, the connection would be reset. The driver could then lose
-        messages that it has not read yet. If the driver loses the report that the task ended as
-        planned, the task counts as lost. An error of the connection is ignored, because it means
-        that the driver has ended.
+        before it has read a heartbeat, the connection would be reset. Such a reset could delete
+        messages that the driver has not read yet. If the driver loses the report that the task
+        ended as planned, the task counts as lost. An error of the connection is ignored, because it
+        means that the driver has ended.
         """
         with suppress(OrphanedError, OSError):
             self.send(done=True)
@@ -446,7 +450,7 @@ class DriverChannel:
 
 
 def unpacked_window(text: str) -> bytes:
-    """Unpack the joined pieces of a report that `send_window` sent; return its JSON.
+    """Unpack a report, from the joined pieces that `send_window` sent; return the report as JSON.
 
     Raises:
         ValueError, zlib.error: the text has another form, or the report is too large.

@@ -3,8 +3,8 @@
 A partition is identified by a number alone. Partition p of topic t has the number t · (partitions
 per topic) + p, which is p if there is only one topic. A task of a mix knows only its own part. In
 the task, the partitions, producers and groups of the part are numbered from 0. In the task's
-report, the numbers of partitions, producers and groups count through all parts of the mix (see
-`placed`).
+report, each partition, producer and group has a number that is unique over all parts of the mix
+(see `placed`).
 """
 
 from __future__ import annotations
@@ -75,16 +75,16 @@ class TrialPlan:
 
     Attributes:
         trial_id: id of the trial, which is part of the client ids of the trial.
-        topics: names of the topics; producer i writes to the topic with the index i modulo (number
-            of topics).
+        topics: names of the topics. Producer i writes to the topic whose index is i modulo the
+            number of topics.
         pattern: the traffic pattern.
         tasks: number of tasks with producers; task i has producers i, i + tasks, i + 2·tasks, …
         leaders: ids of the brokers that lead partitions 0, 1, 2, … of all topics together; see the
             module's docstring.
         brokers: broker id → (host, port).
         connect_timeout_s: time limit for opening a connection to a broker [s].
-        start_lead_s: delay from the time at which the last task is ready to the first record [s].
-            All tasks must get the start signal before the first record is due.
+        start_lead_s: delay of the first record, counted from the time at which the last task is
+            ready [s]. All tasks must get the start signal before the first record is due.
         name_prefix: prefix of client ids, group ids and transactional ids.
         client_options: connection options of kafka-python, such as security options.
         control: address for control channels to the driver; None without control channels.
@@ -99,12 +99,16 @@ class TrialPlan:
         climb: steps of a growing load; None if all producers begin together.
         part: name of the part of a mix; empty if the traffic is not a mix. In a mix, the attributes
             before `part` describe this part alone, with numbers from 0.
-        first_partition: number of the part's first partition, counted through all parts.
-        first_producer: number of the part's first producer, counted through all parts.
-        first_group: number of the part's first consumer group, counted through all parts.
-        first_task: index in the barrier stage of the part's first task with producers.
-        first_consumer_task: index in the barrier stage of the part's first task with consumers;
-            None if the part's tasks with consumers directly follow its tasks with producers.
+        first_partition: number of the part's first partition, if the partitions of all parts are
+            counted from 0.
+        first_producer: number of the part's first producer, if the producers of all parts are
+            counted from 0.
+        first_group: number of the part's first consumer group, if the consumer groups of all parts
+            are counted from 0.
+        first_task: index of the part's first task with producers, among all tasks of the barrier
+            stage.
+        first_consumer_task: index of the part's first task with consumers, among all tasks of the
+            barrier stage; None if this task directly follows the part's tasks with producers.
         stage_consumer_tasks: number of tasks with consumers, over all parts of a mix; None if the
             traffic is not a mix.
     """
@@ -228,8 +232,8 @@ class StagePlan:
     """The plan of a whole barrier stage: one `TrialPlan` for each part of the load.
 
     Attributes:
-        plans: the plan of each part of a mix, or one plan. In the stage, the tasks with producers
-            of all parts come before the tasks with consumers.
+        plans: the plan of each part of a mix, or one plan. In the stage, all tasks with producers
+            come before all tasks with consumers, whatever their part.
     """
 
     plans: tuple[TrialPlan, ...]
@@ -253,8 +257,8 @@ Numbered = TypeVar("Numbered", Counts, ProducerAccounts)
 
 
 def placed(plan: TrialPlan, report: TaskReport) -> TaskReport:
-    """The report in which the numbers of partitions, producers, groups and tasks count through all
-    parts of a mix. If the traffic is not a mix, the report is unchanged.
+    """The report with new numbers: each partition, producer, group and task gets a number that is
+    unique over all parts of a mix. If the traffic is not a mix, the report is unchanged.
     """
     if not plan.part:
         return report

@@ -22,13 +22,14 @@ class BeginMissedError(RedlineError):
 
 
 class Window:
-    """A window on the task's clock [s]. The driver can set an earlier start and end.
+    """A window on the task's clock [s]. The driver can set an earlier start or an earlier end.
 
     Args:
         driver: control channel to the driver; None without a driver.
         left: number of later windows, which have the same length and follow without a gap.
         since_s: time from which the offered records of each producer are counted. For the first
-            window, this time is the start of the warm-up. The default is the start of the window.
+            window, `since_s` is the start of the warm-up. The default of `since_s` is the start of
+            the window.
 
     Attributes:
         number: number of the window in its load, from 1.

@@ -141,7 +141,7 @@ class CaseComparer:
     Attributes:
         hold: function that makes one trial of one side at a given load; see `Hold`.
         effort: the numbers of trials.
-        load_start, load_cap: first load and highest permitted load per broker.
+        load_start, load_cap: first load per broker, and highest permitted load per broker.
         has_time: function that returns whether the time budget permits another trial.
         words: the unit of a load in the plural, such as `producers`.
         cap_key: the configuration key that limits the load to `load_cap`.
@@ -381,7 +381,7 @@ class CaseAnswer:
         capacity: the comparison of the capacities, on which the conclusion depends.
         steady: the comparisons of readings at a load that both sides sustain.
         conclusion: the conclusion about the difference between the capacities.
-        evidence: the evidence of each side.
+        evidence: side → the trials and the environment that can explain a difference.
         cause: the likely cause of the difference; None without a significant difference.
     """
 

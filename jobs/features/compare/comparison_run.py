@@ -70,7 +70,7 @@ def answer_tables(answer: ComparisonAnswer) -> list[Table]:
 def sentences(answer: ComparisonAnswer) -> Iterator[str]:
     """The sentences on each message size: notes, conclusion, and likely cause with evidence.
 
-    The last sentence states the releases of both sides.
+    If the sides have different releases, the last sentence states both releases.
     """
     for case in answer.cases:
         yield from case.case.notes
@@ -84,7 +84,9 @@ def sentences(answer: ComparisonAnswer) -> Iterator[str]:
 
 
 def _releases(sides: Mapping[Side, SideFacts]) -> Iterator[str]:
-    """A sentence on the releases of both sides; none if both releases are unknown."""
+    """A sentence on the releases of both sides; no sentence if the releases are equal, or if both
+    are unknown.
+    """
     known = {side: facts.release or "of unknown release" for side, facts in sides.items()}
     if len(set(known.values())) > 1:
         yield "; ".join(f"{side.value} is {release}" for side, release in known.items())
@@ -265,8 +267,8 @@ class ComparisonRun(Campaign[int]):
     # --- the plan -----------------------------------------------------------
 
     def forecast(self, case: int) -> Plan:
-        """The plan of the pairs at one message size. The plan's duration and bytes are estimates
-        for a search with as many trials as the pairs have.
+        """The plan of the pairs at one message size. The duration and the bytes in the plan are
+        estimates. They are computed as for a search with the same number of trials.
         """
         config = self._config.with_workload(message_bytes=(case,))
         plan, one_s, trials = plan_of(config, Path()), trial_s(config.workload), self._effort.trials
@@ -281,8 +283,8 @@ class ComparisonRun(Campaign[int]):
         )
 
     def needed_s(self, turn: Turn[int]) -> float:
-        """Always 0, because each message size begins even if no time of the budget is left. The
-        time budget limits the number of pairs at each message size.
+        """Always 0, because the measurement of each message size begins even if the time budget is
+        used up. The time budget limits the number of pairs at each message size.
         """
         return 0.0
 
@@ -361,8 +363,8 @@ class ComparisonRun(Campaign[int]):
             raise
 
     def _highest_load(self, run: RunState, message_bytes: int) -> tuple[float, str]:
-        """The highest load per broker that the guards of both sides permit, and the key that limits
-        the load.
+        """The highest load per broker that the guards of both sides permit, and the configuration
+        key that sets this maximum.
         """
         found = []
         for context in run.contexts.values():

@@ -247,7 +247,7 @@ def share_brokers(sides: Mapping[Side, SideSetup]) -> bool:
 
 
 def needed_bytes(sides: Mapping[Side, SideSetup]) -> int:
-    """The memory that both sides and Spark need on this machine at the same time [B]."""
+    """The memory [B] on this machine that suffices for both sides and Spark at the same time."""
     each = [side.memory_bytes for side in sides.values()]
     return SPARK_BYTES + (max(each) if share_brokers(sides) else sum(each))
 

@@ -217,8 +217,8 @@ NO_LIBRARY = (
 
 
 def of_tables(rows: Sequence[HeadroomRow], *, is_estimate: bool) -> History:
-    """The history of the used share of the limit, from the rows that earlier calls of `redline
-    headroom` added to the table. Rows with another `is_estimate` are ignored, because an estimate
+    """The share of the limit that was used at earlier times, from the table rows that earlier calls
+    of `redline headroom` added. Rows with another `is_estimate` are ignored, because an estimate
     and the limit of a run are not comparable.
     """
     return [
@@ -482,7 +482,7 @@ def rows_of(
     cluster.
 
     Args:
-        goal: name of the goal of the limit.
+        goal: name of the goal to which the limit belongs.
         where: the name of the cluster, and the connection to the cluster.
     """
     name, opened = where

@@ -44,8 +44,9 @@ SPAN_S, STEP_S = 28 * 86_400.0, 3_600.0
 
 
 def history_of(cluster: Cluster, opened: OpenCluster) -> tuple[dict[str, Any], str]:
-    """The cluster's message rate over time for the file of evidence, and the reason if this rate is
-    unknown. The history and the reason are empty if the cluster's file names no Prometheus server.
+    """The cluster's message rate over time, which the evidence file will contain, and the reason if
+    this rate is unknown. The history and the reason are empty if the cluster's file names no
+    Prometheus server.
     """
     if getattr(cluster.broker_source, "server", None) is None:
         return {}, ""
@@ -93,7 +94,7 @@ _STEPS_MIN = 12
 
 
 def evidence_file(workload: Path) -> Path:
-    """Path of the evidence file, which has the evidence for each figure. The file is in the
+    """Path of the JSON file that contains the evidence for each figure. The file is in the
     workload's folder.
     """
     return workload.with_name(f"{workload.stem}.learned.json")

@@ -1,8 +1,8 @@
-"""The requests that `redline learn` sends to a cluster, at a limited rate. Topics and consumer
-groups are described: no group is joined, and no offset is committed. Offsets are looked up by time.
-A look-up searches an index of the broker, and may read a few kilobytes from the broker's disk, so
-the rate and the number of look-ups are limited. Recent batches are fetched, counted and discarded
-at once.
+"""The requests that `redline learn` sends to a cluster, at a limited rate. The requests only
+describe topics and consumer groups: redline joins no group, and commits no offset. Offsets are
+looked up by time. A look-up searches an index of the broker, and may read a few kilobytes from the
+broker's disk, so the rate and the number of look-ups are limited. Recent batches are fetched and
+counted, and their contents are not kept.
 """
 
 from __future__ import annotations
@@ -140,9 +140,9 @@ class ReadingPace:
 
     def spread(self, size_bytes: float, duration_s: float) -> None:
         """Reduce the rate so that the given amount of data is read evenly over the given time. The
-        rate is at least `LITTLE_BYTES_PER_S`.
+        method does not reduce the rate below `LITTLE_BYTES_PER_S`.
 
-        The rate never increases.
+        The method never increases the rate.
 
         Args:
             size_bytes: total size of all following responses [B].
@@ -295,8 +295,8 @@ def with_config(
 
 
 def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[str, str]], str]:
-    """The pair (topic → its properties, reason why properties are missing). The reason is about the
-    first refused topic, and empty if no topic was refused.
+    """The pair (topic → its properties, reason why properties are missing). The reason belongs to
+    the first refused topic; it is empty if no topic was refused.
     """
     kind = DescribeConfigsRequest.DescribeConfigsResource
     resources = [
@@ -328,7 +328,7 @@ def _configs(admin: KafkaAdmin, topics: Sequence[str]) -> tuple[dict[str, dict[s
 
 
 def decode(header: BatchHeader, body: memoryview, tally: RecordTally) -> None:
-    """Count the sizes of the records of a batch, and discard their contents.
+    """Count the sizes of a batch's records, without keeping the contents of the records.
 
     Args:
         header: header of the batch.
@@ -431,7 +431,8 @@ class BatchReader:
         Args:
             until_s: time after which no request begins [s of the pace's clock].
             progress: called with a few words after each response.
-            bytes_max: no request begins after the pace has counted this many bytes [B].
+            bytes_max: maximum number of bytes [B]: no request begins after the pace has counted so
+                many bytes.
 
         Raises:
             AdminError: all requests failed.
@@ -633,7 +634,7 @@ class OffsetLookup:
     ) -> dict[str, Curve]:
         """Topic → its curve, computed from some partitions. Topics without a history are left out.
 
-        One request to a leader looks up partitions of all topics, for one time.
+        One request to a leader asks for the offsets at one time, in partitions of all topics.
 
         Args:
             logs: topic → partition → its log, with the end offset at the time `now_s` [s since the
@@ -671,9 +672,10 @@ class OffsetLookup:
     ) -> dict[str, tuple[float, ...]]:
         """Topic → the times for which the offsets of its partitions are looked up.
 
-        The times are one hour apart. If so many times need more than `LOOKUPS_MAX` look-ups or more
-        than `REQUESTS_MAX` requests, the distance between the times is doubled. The doubling is
-        repeated until both maxima are kept, or the distance is longer than a day.
+        At first, the times are one hour apart. If so many times need more than `LOOKUPS_MAX`
+        look-ups or more than `REQUESTS_MAX` requests, the distance between the times is doubled.
+        The doubling is repeated until neither maximum is exceeded, or until the distance is longer
+        than a day.
         """
         step_s = HOUR_S
         while True:

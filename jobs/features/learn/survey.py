@@ -158,8 +158,8 @@ class Surveyor:
         return now_s
 
     def _look_up_curves(self, now_s: float) -> None:
-        """For each topic with records, look up the curve, and the spread of the records over the
-        partitions.
+        """For each topic with records, look up the curve (number of records over time), and the
+        share of each partition in the records.
         """
         self._progress("looking up curves")
         known = self._offsets.curves({topic: self._logs[topic] for topic in self._windows}, now_s)
@@ -288,7 +288,7 @@ class Surveyor:
         """Start and end of the time range that is read from a topic [s since the epoch].
 
         Args:
-            span_s: length of the planned time range before now [s].
+            span_s: length of the planned time range, which ends at `now_s` [s].
             times_s: for each partition, the time of its first record in the range [s since the
                 epoch].
         """
@@ -304,7 +304,7 @@ class Surveyor:
         return (begin_s if is_late else from_s, now_s)
 
     def _probe(self, records: Mapping[str, float]) -> dict[str, float]:
-        """Topic → mean size of a record in the log [B], from a first small read."""
+        """Topic → mean size of a record in the log [B]. A first small read measures this size."""
         bytes_each = PROBE_SHARE * self._bounds.bytes_max / max(1, len(records))
         leaders = {each.name: each.leaders for each in self._facts}
         probes = []

@@ -134,7 +134,7 @@ def plan_of(config: Configuration, case: SuiteCase) -> Plan:
 
 @dataclass(frozen=True)
 class CaseMeasurer:
-    """Measures the cases of one night one after another; each case has its own topic.
+    """Measures the cases of a night in sequence; each case has its own topic.
 
     Attributes:
         context: the context of the run; its configuration has the sizes of all cases.
@@ -283,7 +283,7 @@ def load_of(
 
     The key `share` refers to the limit that was known when the case was first measured. All later
     nights use the same load. If the load were a share of each night's own limit, the load would
-    decrease together with the limit. The lower load would hide a regression.
+    decrease together with the limit. A load that follows the limit would hide a regression.
 
     Args:
         history: the table rows of this suite on this cluster, oldest first.
@@ -359,9 +359,9 @@ def case_reports(
 
 
 def outcome_of_night(cases: Sequence[CaseReport], error: BaseException | None) -> RunOutcome:
-    """The outcome of a night. An error determines the outcome. Without an error, a case with a
-    regression gives the outcome `regression`, and a night without a compared case gives `no
-    conclusion`.
+    """The outcome of a night. If an error ended the night, the error determines the outcome.
+    Without an error, a case with a regression gives the outcome `regression`, and a night without a
+    compared case gives `no conclusion`.
     """
     if error is not None:
         return outcome_of(error)
@@ -490,7 +490,7 @@ class NightRun(Campaign[SuiteCase]):
         return starting_s(self.config.cluster)
 
     def about(self, groups: Sequence[Sequence[Turn[SuiteCase]]]) -> tuple[str, ...]:
-        """A plan note with the names of the cases and the budget."""
+        """A plan note with the time budget and the names of the cases."""
         names = ", ".join(case.name for case in self.suite.cases)
         budget = "" if self.budget_s is None else f", within {format_duration(self.budget_s)}"
         return (f"cases {names}{budget}",)

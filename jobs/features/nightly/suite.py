@@ -51,13 +51,14 @@ class SuiteCase(ConfigModel):
         mix: replaces the message size if the workload of the suite is a mix. "limit" searches for
             the highest scale that the cluster sustains; "load" offers the mix at the fixed load
             that `scale` or `share` states.
-        scale: how many times the mix is offered at a fixed load [ratio].
+        scale: the fixed load of a mix, as the factor by which all rates of the mix are multiplied
+            [ratio].
         repeats: number of valid trials at the fixed load. The figure of the case is the median over
             the valid trials.
         compares: the figure of a fixed load that is compared between nights. "handlers": the busy
             time of the brokers' request handlers per MB. "latency_p99": the 99th percentile of the
             latency. "achieved": the acknowledged share of the offered load.
-        noise: noise of this case, if it differs from the noise of the suite.
+        noise: the assumed noise of this case; the default is the noise of the suite.
     """
 
     name: Name
@@ -122,11 +123,11 @@ class Suite(ConfigModel):
         min_effect: smallest loss that counts as a regression, and smallest gain that counts as an
             improvement [share].
         history_max: maximum number of earlier nights from which the mean and the spread are
-            computed. The newest nights are used. The test for a slow loss, which is a small loss in
-            each night, also uses older nights.
+            computed. If there are more earlier nights, only the newest are used. The test for a
+            slow loss, which is a small loss in each night, also uses older nights.
         history_since: nights before this time (UTC) are ignored. Set `history_since` to accept a
             change permanently.
-        noise: noise of each case that states no noise of its own.
+        noise: the assumed noise between nights; a case can replace it by its own key `noise`.
         cases: the cases, in the order of their measurement.
     """
 

@@ -145,7 +145,7 @@ def plan_brokers(
 
     Args:
         folder: the folder of the run with the limits; None to use `limit_mb_per_s`.
-        goal: the goal whose limits count; None if the run has only one goal.
+        goal: the goal whose limits are used; None if the run has only one goal.
         limit_mb_per_s: a known limit of one broker [MB/s].
         json_file: the file for the answer as JSON; None to write no file.
 
@@ -190,7 +190,8 @@ def choose_setup(folder: Path, asked: Options, json_file: Path | None) -> None:
 
     Args:
         folder: the folder of the sweep.
-        asked: the demand. The message size may be missing if all limits of the sweep have one size.
+        asked: the demand. If all limits of the sweep have the same message size, the demand need
+            not state the size.
         json_file: the file for the answer as JSON; None to write no file.
 
     Raises:
@@ -262,8 +263,8 @@ def limits_of(summary: RunSummary, goal: str | None) -> list[MeasuredLimit]:
     found along the axis `scale`.
 
     Raises:
-        ConfigError: the run has no goal with the name `goal`, or `goal` is None and the run has
-            several goals, or planning cannot use the axis of the run's limits.
+        ConfigError: the run has no goal with the name `goal`; the run has several goals, but `goal`
+            is None; or planning cannot use the axis of the run's limits.
     """
     chosen = chosen_goal(summary.boundaries, summary.run_id, goal)
     of_goal = [each for each in summary.boundaries if each.goal == chosen]

@@ -332,7 +332,7 @@ def _require_one(config: Configuration) -> None:
 
 
 def _require_effect(config: Configuration, settings: Mapping[str, object]) -> None:
-    """Refuse to vary topic properties if the cluster's file names existing topics."""
+    """If there are existing topics in the cluster's file, refuse to vary topic properties."""
     without = [key for key in settings if key.startswith("workload.topic.")]
     if without and config.cluster.topics:
         raise ConfigError(
