@@ -176,8 +176,8 @@ class RowColumn:
     Attributes:
         name: name of the column.
         homes: (dataclass, field) pairs from the outermost dataclass to the dataclass that defines
-            the column. A pair of an outer dataclass is listed only if the `Flat` mark of the pair's
-            field has `adds_meaning`.
+            the column. Outer dataclasses have a pair only if the `Flat` mark of their field has
+            `adds_meaning`.
     """
 
     name: str
@@ -269,8 +269,8 @@ def restored(kind: type[Record], row: Mapping[str, Any], prefix: str = "") -> Re
     becomes None, NaN or an empty tuple, according to its type (`X | None`, float or tuple).
 
     Raises:
-        ValueError: the row has no value for a field that has no default and a type other than
-            `X | None`, float and tuple.
+        ValueError: the row has no value for a field that needs one. Such a field has no default,
+            and its type is neither `X | None` nor float nor tuple.
     """
     values = {}
     for item in fields_of(kind):

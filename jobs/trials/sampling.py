@@ -20,7 +20,7 @@ from metrics.trial.evidence import ReplicaEnds
 
 @dataclass(frozen=True)
 class Samples:
-    """Samples of the metrics of brokers, controllers and hosts, and of the end offsets of
+    """Samples of two kinds: metrics of brokers, controllers and hosts, and end offsets of
     replicas.
     """
 

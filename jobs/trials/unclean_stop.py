@@ -30,8 +30,8 @@ class UncleanStop:
     Attributes:
         cluster: the cluster under load.
         control: starts and kills the brokers of the testbed.
-        leaders_back_s: time from the kill until all other brokers knew a live leader for every
-            partition [s]; None if a partition had no live leader when the load ended.
+        leaders_back_s: time [s] from the kill until all other brokers knew a live leader for every
+            partition; None if a partition had no live leader when the load ended.
     """
 
     cluster: OpenCluster

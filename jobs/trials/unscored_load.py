@@ -143,8 +143,8 @@ def build_backlog(
         number: number of the trial that reads the backlog.
 
     Returns:
-        Whether a load was offered, and the reason why the backlog could not be built; None if it
-        was built.
+        Two values: whether a load was offered, and the reason why the backlog could not be built.
+        The reason is None if the backlog was built.
 
     Raises:
         GuardStopError: a guard tripped.

@@ -214,9 +214,7 @@ class ClimbWatch:
 
 
 def _linger_s(pattern: TrafficPattern) -> float:
-    """The time for which the producers' linger delays records [s]; for a mix, the mean over all
-    records.
-    """
+    """The linger of the producers [s]; for a mix, the mean over all records."""
     waiting = sum(each.records_per_s * each.producer.options.linger_ms for each in pattern.loads)
     return waiting / pattern.records_per_s / 1000.0
 
@@ -325,9 +323,9 @@ class FirstLoads:
     def warm(self, topics: TopicSet, at_rest: AtRest) -> None:
         """Load cold brokers until their cost per request is steady.
 
-        The history of the run keeps the reading at the end of the load. If the handlers had no idle
-        time under the load, short loads follow until a reading shows how far away the limit is.
-        Each short load is half as large as the previous load.
+        At the end of the load, the brokers are read; the history of the run keeps this reading. If
+        the handlers had no idle time under the load, short loads follow until a reading shows how
+        far away the limit is. Each short load is half as large as the previous load.
 
         The load has no fixed length: a cold JVM reaches less than half of its speed, and on few
         cores its compilers need a minute or more. If an executor is lost, the load is repeated.
@@ -392,7 +390,7 @@ class FirstLoads:
             name: name of the load, unique within the run.
             at_rest: the readings without the run's load.
             watch: watches the load.
-            climbing: watches a growing load, instead of `watch`.
+            climbing: watches the load if the load grows, and then replaces `watch`.
 
         Returns:
             The length of the load [s].
@@ -531,7 +529,8 @@ def is_steady(costs: Sequence[float], interval_s: float) -> bool:
 
 
 def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
-    """Whether the cost of a request is steady, so that brokers are warm; reports the progress, too.
+    """Whether brokers are warm, because the cost of a request is steady. The function also reports
+    the progress.
 
     If the cost is unknown, brokers are warm after `SHORT_S` of load.
 
@@ -552,7 +551,8 @@ def is_warm(load: RunningLoad, now_s: float, since_s: float) -> bool:
 def costs_between(
     samples: Sequence[BrokerSample], brokers: Iterable[int], start_s: float
 ) -> list[float]:
-    """The mean cost of a request over all brokers, in each interval between two samples [ms].
+    """The cost of a request [ms] in each interval between two samples, as the mean over all
+    brokers.
 
     Intervals without requests are left out. The result ends with the last interval that has samples
     of every broker.
@@ -631,8 +631,8 @@ def warm_up_pattern(context: RunContext, message_bytes: int, load_max_s: float) 
 
 
 def handler_cost_ms(window: BrokerWindow) -> float | None:
-    """Busy time of all request handlers of a broker for each produce request, divided by the number
-    of handlers [ms].
+    """The busy time of a broker's request handlers for each produce request [ms]: the sum over all
+    handlers, divided by the number of handlers.
 
     The busy time includes the work for the followers' fetch requests.
     """

@@ -1,4 +1,6 @@
-"""A polling thread that ends with a `with` block; the end of the block raises its errors."""
+"""A polling thread that ends with a `with` block; an error of the thread is raised at the end of
+the block.
+"""
 
 from __future__ import annotations
 

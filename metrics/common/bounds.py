@@ -55,12 +55,12 @@ EXAMPLES = {
 
 
 def amount(text: str, unit: str) -> float | int | None:
-    """The number in a text with a unit, converted to `unit`; None if the text is not such a number.
+    """Convert a text with a number and a unit to a number of `unit`; None if this is not possible.
 
     Args:
         text: a number with a unit.
-        unit: unit of the result, a plural noun such as `seconds`. If the noun is not a unit of time
-            or size, for example `records`, the text ends with a prefix such as k, M or Ki.
+        unit: unit of the result, a plural noun such as `seconds`. For a noun such as `records`, the
+            unit in the text is only a prefix such as k, M or Ki.
     """
     found = _FORM.fullmatch(text.strip())
     if found is None:
@@ -314,8 +314,8 @@ Properties = Annotated[Mapping[str, str], KafkaProperties()]
 
 @dataclass(frozen=True)
 class Kafka:
-    """A mark on an option: the name of its Kafka property, if this name is not the option's name
-    with dots.
+    """A mark on an option: the name of its Kafka property, if the property has another name than
+    the option with dots.
     """
 
     name: str

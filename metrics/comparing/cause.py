@@ -267,8 +267,8 @@ class SideEvidence:
         label: name of the side for people, such as `B`.
         saturated: trials of the side with saturated brokers.
         steady: trials of the side at a load that both sides sustain.
-        environment: facts of the environment as in the table `runs`, and the keys of the workload
-            and the goal.
+        environment: the facts of the environment, as in the table `runs`. The keys of the workload
+            and of the goal are included.
     """
 
     label: str

@@ -49,8 +49,9 @@ def student_tail(x: float, freedom: float) -> float:
 def student_quantile(probability: float, freedom: float) -> float:
     """The quantile of Student's t.
 
-    Newton's method starts at the quantile of the normal distribution, which is lower. For positive
-    values the tail is convex, so no step overshoots the quantile.
+    Newton's method starts at the quantile of the normal distribution, which is lower than the
+    quantile of Student's t. For positive values the tail is convex, so no step overshoots the
+    quantile.
 
     Args:
         probability: from 0.5 to below 1.
@@ -100,7 +101,7 @@ mean of the figure [ratio]."""
 
 @dataclass(frozen=True)
 class Effect:
-    """A change by a ratio; 0.9 is a loss of 10 %.
+    """A change, stated as a ratio: 0.9 is a loss of 10 %.
 
     Attributes:
         ratio: the estimate.
@@ -146,8 +147,8 @@ def are_alike(effects: Sequence[Effect]) -> bool:
 def paired_effect(pairs: Sequence[tuple[float, float]]) -> Effect | None:
     """Estimate the effect of B against A from pairs of successive measurements.
 
-    The interval is Student's t interval of the mean of ln(b/a). If something affects both values of
-    a pair equally, such as a slow hour of the machine, it cancels out.
+    The interval is Student's t interval of the mean of ln(b/a). A disturbance that affects both
+    values of a pair equally, such as a slow hour of the machine, cancels out.
 
     Args:
         pairs: the pairs (a, b), all values above zero.
@@ -242,11 +243,11 @@ def night_spread(nights: Sequence[float], noise_cv: float, noise_weight: float) 
     logarithms (scaled inverse chi-square prior, Gelman et al., Bayesian Data Analysis, 3rd ed.,
     2.6). With `noise_cv`, two nights whose figures agree by chance do not make the variance so
     small that the next night causes a false alarm. In a long history, the figures have more weight
-    than `noise_cv`. The variance of the figures is computed from the difference between the
-    logarithms of each two neighboring nights: mean square of the differences / 2. A sudden and
-    lasting loss affects only one of the differences between neighboring nights. A slow loss affects
-    each difference only slightly. The square of a difference is limited to a multiple of the
-    estimated variance. This limitation is called winsorizing (Huber's proposal 2, Huber and
+    than `noise_cv`. The variance of the figures is half of the mean square of the differences. A
+    difference is computed from the logarithms of the figures of two neighboring nights. A sudden
+    and lasting loss affects only one of the differences between neighboring nights. A slow loss
+    affects each difference only slightly. The square of a difference is limited to a multiple of
+    the estimated variance. This limitation is called winsorizing (Huber's proposal 2, Huber and
     Ronchetti, Robust Statistics, 2nd ed., 6.4).
 
     Args:
@@ -275,7 +276,8 @@ def night_effect(tonight: float, nights: Sequence[float], spread: Spread) -> Eff
 
     Args:
         tonight: tonight's figure, above zero.
-        nights: figures of earlier nights with the same case and the same environment, above zero.
+        nights: figures of earlier nights with the same case and the same environment. Each figure
+            is above zero.
         spread: the spread from night to night.
 
     Returns:
@@ -295,11 +297,11 @@ def slow_loss(
     """A loss that has accumulated over several nights since a reference.
 
     The method is Page's cumulative sum (Biometrika 41, 100, 1954): it sums the losses of the nights
-    in standard deviations. Half of the smallest loss that matters is subtracted from each loss. A
-    cumulative sum at its threshold means a slow loss. The threshold follows from the mean number of
-    nights until a false alarm (Siegmund, Sequential Analysis, 1985, equation 2.57). The cumulative
-    sum does not grow beyond its threshold, so that it falls below the threshold soon after a loss
-    has ended.
+    in standard deviations. Half of the smallest loss that matters is subtracted from each loss. If
+    the cumulative sum reaches its threshold, there is a slow loss. The threshold follows from the
+    mean number of nights until a false alarm (Siegmund, Sequential Analysis, 1985, equation 2.57).
+    The cumulative sum is limited to its threshold, so that the sum falls below the threshold soon
+    after a loss has ended.
 
     Args:
         reference: figures of the first nights, each above zero.
@@ -425,8 +427,8 @@ class Quantity:
 
     Attributes:
         name: name in compare.json, with the unit.
-        title: name for people.
-        unit: unit for people.
+        title: name in texts for people.
+        unit: unit in texts for people.
         read: returns the value of a trial, or None if the value is not known.
         less_is_better: True if a smaller value is better.
     """

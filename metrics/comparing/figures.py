@@ -83,7 +83,7 @@ class Result:
             interval is not known.
         p50_ms, p99_ms, p999_ms: latencies p50, p99 and p99.9 at the load of the figure [ms].
         limited_by: the limiting resource; None if it is not known.
-        why: why there is no answer; empty if there is an answer.
+        why: the reason for a missing answer; empty if there is an answer.
         brokers: number of brokers; 0 if the number is not known.
         run_id: id of the case's run.
         cpu_s_per_mb: CPU time of the producers per MB of payload, at a fixed load [CPU-s/MB].
@@ -119,8 +119,8 @@ class Result:
     readings: Mapping[str, float] = field(default_factory=dict)
 
     def reading(self, name: str) -> float | None:
-        """The value of the attribute or of the entry in `readings` with this name; None if it is
-        not known.
+        """The value with this name, from an attribute or from an entry in `readings`; None if the
+        value is not known.
         """
         found: float | None = getattr(self, name, None)
         return self.readings.get(name) if found is None else found
@@ -135,8 +135,9 @@ class Result:
         """The geometric middle of the interval; the figure itself if the interval is not known.
 
         If the figure is a limit, the figure is the highest sustained load. The limit itself may be
-        up to 15 % higher than this load, because the search ends with a bracket. So the middle of
-        the limit's interval is a better estimate of the limit than the highest sustained load.
+        up to 15 % higher than the highest sustained load, because the search ends with a bracket.
+        So the middle of the limit's interval is a better estimate of the limit than the highest
+        sustained load.
         """
         if self.value and self.low and self.high:
             return math.sqrt(self.low * self.high)
@@ -156,7 +157,7 @@ class SweepRecord:
         published: result of a published study on this question; empty if there is no such study.
         asks: name of the measurement that the sweep makes for each case, such as `limit`.
         unit: unit of the figures.
-        kind: kind of the figures.
+        kind: what the figures are, such as limits or times.
         axes: full path of each varied key → its values; each other value is compared with the first
             value.
         repeats: planned number of measurements per case.
@@ -215,8 +216,8 @@ def middle(values: Iterable[float | None]) -> float | None:
 def short(path: str) -> str:
     """A short name of a key.
 
-    The short name of a Kafka property is Kafka's name. The short name of a key that is no Kafka
-    property is the last part of the key's path, or words for a few keys, such as `producers`.
+    The short name of a Kafka property is Kafka's name. The short name of any other key is the last
+    part of the key's path, except for the keys in `_WORDS`.
     """
     return _WORDS.get(path) or last_name(path)
 
@@ -296,8 +297,8 @@ class AxisEffect:
         count: number of pairs of results.
         by_repeats: True if the interval of the effect follows from the scatter of the pairs; False
             if it follows from the figures' intervals and an assumed scatter.
-        where: values of the other keys for which this effect holds; empty if the effect does not
-            depend on them.
+        where: this effect holds only with these values of the other keys; empty if the effect does
+            not depend on the other keys.
         seen: mean ratio of the figures with `after` to the figures with `before`; also known if
             there are too few measurements for `effect`.
     """

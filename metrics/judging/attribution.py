@@ -151,11 +151,12 @@ class _Broker:
 
     @property
     def interfaces(self) -> list[tuple[HostWindow, InterfaceWindow]]:
-        """The interfaces of the broker's hosts, and of the generator's end of a simulated link.
+        """The interfaces of the broker's hosts. For a simulated link, also the interfaces at the
+        generator's end of the link.
 
         The interface that drops the highest share of its packets comes first. A simulated link may
-        drop packets at the brokers' end and at the generator's end. The link drops more packets at
-        the generator's end.
+        drop packets at both ends, but drops more packets at the generator's end than at the
+        brokers' end.
         """
         found = [(host, each) for host in self.hosts for each in host.interfaces]
         found += self.cluster.far_interfaces
@@ -168,10 +169,11 @@ class _Broker:
 
     @property
     def awaited_disk(self) -> DiskWindow | None:
-        """The disk with the longest queue among the disks that writers may wait for, or None.
+        """The disk that writers may wait for: the busy disk with the longest queue, or None.
 
-        A disk counts as busy from a busy share of `DISK_BUSY_HIGH`. If tasks of the host wait for
-        I/O, a disk counts as busy from the lower `DISK_BUSY_UNDER_PRESSURE`.
+        A disk counts as busy if its busy share is at least `DISK_BUSY_HIGH` and its queue is at
+        least `DISK_QUEUE_HIGH`. If tasks of the host wait for I/O, the lower busy share
+        `DISK_BUSY_UNDER_PRESSURE` is enough.
         """
         return _longest_queue(
             (disk, DISK_BUSY_UNDER_PRESSURE if _is_under_pressure(host) else DISK_BUSY_HIGH)
@@ -240,7 +242,8 @@ class _Broker:
 
 
 def _longest_queue(disks: Iterable[tuple[DiskWindow, float]]) -> DiskWindow | None:
-    """The disk with the longest queue among the busy disks, or None if no disk is busy.
+    """The disk with the longest queue among the busy disks, or None if no disk is busy. A busy disk
+    also has a queue of at least `DISK_QUEUE_HIGH`.
 
     Args:
         disks: pairs of a disk and the busy share from which this disk counts as busy [ratio].
@@ -709,7 +712,9 @@ that reads the evidence from a window."""
 
 
 def _not_among(missing: _Missing, *windows: BrokerWindow) -> str:
-    """Noun phrases, separated by commas, for the evidence that at least one window lacks."""
+    """The missing evidence, as noun phrases separated by commas. Evidence is missing if any window
+    lacks it.
+    """
     return ", ".join(what for what, read in missing if any(read(each) is None for each in windows))
 
 
@@ -744,10 +749,10 @@ class AttributionVote:
     """The vote of one overload for a resource.
 
     Attributes:
-        judgement: the judgement of the overload.
+        judgement: the judgement that states that the trial was overloaded.
         load: text with the load of the overloaded trial, or an empty text if all overloaded trials
             had the same load.
-        weight: weight of the vote.
+        weight: number that the vote adds to the sum for its resource.
     """
 
     judgement: Judgement
@@ -785,8 +790,8 @@ def combine_votes(votes: Sequence[AttributionVote], what: str = "overloads") -> 
 
 
 def contradiction(votes: Sequence[AttributionVote]) -> str:
-    """A sentence with the limiting resources that the votes name, or an empty text if the votes
-    name at most one known resource.
+    """A sentence that lists the different limiting resources of the votes. The text is empty if the
+    votes have at most one known resource.
     """
     by_name = grouped(
         (vote.resource, vote.load) for vote in votes if vote.resource is not Resource.UNKNOWN

@@ -44,10 +44,11 @@ class DiskProof:
         duration_s: length of the window [s].
         taken_bytes: bytes that the brokers received, replicas included [B].
         absorbed_bytes: received bytes that memory held and no disk wrote [B].
-        full_s: time from the beginning of the window until the first host's memory is full at the
-            window's rate [s], or None if no memory fills.
-        written_share: share of the received bytes that the disks of the slowest host wrote
-            [ratio], in the part of the window in which write-back had become steady.
+        full_s: time from the beginning of the window [s] until the memory of the first host would
+            be full at the window's rate. The time is None if the load is proven on disk, or if no
+            memory fills.
+        written_share: share of the received bytes that the disks wrote [ratio], on the host with
+            the lowest share. Only the part of the window with steady write-back counts.
         fastest_share: highest write rate of a host's disks over 10 s, divided by the rate at which
             the brokers of this host received bytes [ratio]. The attribute is the lowest of these
             ratios over all hosts.

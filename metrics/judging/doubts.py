@@ -99,8 +99,8 @@ def lateness_reasons(evidence: Evidence, thresholds: Thresholds) -> list[Reason]
 
 
 def _explanations(evidence: Evidence, quantile: str, reason: Reason) -> Iterator[Reason]:
-    """If a latency is above its objective because of the generator: the reasons that show this, the
-    strongest reason first.
+    """One reason for each proof that the generator made a latency exceed its objective, the
+    strongest reason first. The result is empty if the generator did not cause the excess.
     """
     excess_ms = reason.value - reason.threshold
     late_ms = evidence.client.lateness_ms(quantile)

@@ -4,8 +4,8 @@ connections.
 The attribution and the USE table use the same limits from this module, so they cannot contradict
 each other.
 
-A connection over a long link can be the limit although the broker has spare resources. A connection
-carries at most its bytes in flight per round trip (the bandwidth-delay product). TCP limits the
+A connection over a long link can be the limit although the broker has spare resources. In one round
+trip, a connection carries at most its bytes in flight (the bandwidth-delay product). TCP limits the
 bytes in flight to the receiver's window and to the sender's buffer. The kernel counts how long the
 window and the buffer limited the connection (`tcpi_rwnd_limited`, `tcpi_sndbuf_limited` of
 `TCP_INFO`). Kafka limits the requests in flight to `max.in.flight.requests.per.connection`.
@@ -147,8 +147,8 @@ def throttle_reasons(evidence: Evidence, limit_ms: float) -> list[Reason]:
 
 
 def _producers_throttled(evidence: Evidence, limit_ms: float) -> list[Reason]:
-    """The reason for the throttle time that produce responses report. If the number of responses is
-    unknown, any throttle time is a reason.
+    """A reason if the produce responses report too much throttle time. If the number of responses
+    is unknown, any throttle time is too much.
     """
     counts = evidence.client.counts
     requests = counts.produce_requests

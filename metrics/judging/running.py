@@ -120,7 +120,8 @@ SHARE_LEAST = 0.01
 def share_max(limits: Indicators, brokers: int) -> float:
     """The highest allowed growth of the followers' lag, as a share of the load [ratio].
 
-    The limit is low enough to show one broker that falls behind in a large cluster.
+    In a large cluster, the limit is lower than `follower_lag_growth_max`, so that the lag of a
+    single broker can exceed the limit.
     """
     most = limits.follower_lag_growth_max
     assert most is not None, "the indicator is on"
@@ -138,7 +139,7 @@ def growth_max_s(limits: Indicators, brokers: int, window_s: float) -> float:
 
 def followers_behind(evidence: Evidence, limits: Indicators) -> FollowerLag | None:
     """The followers' lag if its growth exceeds the limit; otherwise None. The result is also None
-    if the lag is unknown or the goal has no limit for it.
+    if the lag is unknown, or if the goal has no limit for the lag.
     """
     lag = evidence.follower_lag
     if limits.follower_lag_growth_max is None or lag is None:

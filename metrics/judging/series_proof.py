@@ -1,17 +1,18 @@
 """The check that an exporter's series belong to the right brokers and readings.
 
-A rule set assigns series to readings by the series' names and numbers. The warm-up sends a load of
+A rule set that a run derives from an exporter's page assigns series to readings. This assignment
+follows from the names and the values of the series, so it can be wrong. The warm-up sends a load of
 known size, which shows whether this assignment of series is correct. Each broker's counts of
 messages and bytes are polled before and after the load. The growth of each count must agree with
 the records that the load sent to the partitions that the broker leads.
 
 The load must reduce the idle time of the request handlers. The size of this reduction depends on
 the machine. A load of a few requests reduces the idle time by less than the error of the idle time.
-A reduction that is larger than the error shows that the series of the idle time is correct. A
-reduction is required only if the load would keep even the handlers of a very fast machine busy for
-a larger share of the time than the error. The idle time may rise if other clients stop when the
-load begins. Even if the idle time rises, the idle share is at most 1 minus the share of the time
-for which the load keeps the handlers busy.
+A reduction that is larger than the error shows that the series of the idle time is correct. The
+reduction is required only of a load whose effect would exceed the error even on a very fast
+machine. The idle time may rise if other clients stop when the load begins. Even if the idle time
+rises, the handlers can be idle only in the part of the time in which the load does not keep them
+busy.
 """
 
 from __future__ import annotations
@@ -173,11 +174,11 @@ def sent_by_broker(
     """Broker id → the messages that a load sent to it.
 
     Args:
-        counts: counts of the producers over the whole load.
+        counts: what the producers counted during the whole load.
         leaders: broker id of the leader of each partition. The partitions of all topics are
             numbered from 0 in one sequence.
-        others_messages: messages of this suite in other topics, such as commits. Each of these
-            messages may be on any broker.
+        others_messages: number of messages of this suite in other topics, such as commits. It is
+            not known which brokers received these messages.
     """
     acked, more = dict.fromkeys(leaders, 0.0), dict.fromkeys(leaders, 0.0)
     additions = (
@@ -241,8 +242,8 @@ def prove(
 
 
 def _grouped(clauses: Sequence[_Clause]) -> tuple[str, ...]:
-    """Each different problem with the brokers that have this problem. If there are more than
-    `CLAUSES_MAX` problems, the last text states how many problems are left out.
+    """One text for each different problem: the brokers that have the problem, and the problem. If
+    there are more than `CLAUSES_MAX` problems, the last text states how many problems are left out.
     """
     brokers = grouped((text, broker) for broker, text in clauses)
     found = [f"{named_brokers(ids)}: {text}" for text, ids in brokers.items()]
@@ -267,7 +268,8 @@ class BrokerProof:
     pool: HandlerPool = HandlerPool()
 
     def compared(self) -> tuple[list[str], list[str]]:
-        """Compare the growth of the counts of messages and bytes with the load.
+        """Compare the load with the growth of two counts: the messages and the bytes that the
+        broker received.
 
         Returns:
             Two lists: a clause for each reading that disagrees with the load, and a clause for each
@@ -333,8 +335,9 @@ class BrokerProof:
 
     @property
     def proven_below(self) -> float | None:
-        """The idle time before the load, minus the errors of two idle times: before and under the
-        load [ratio]. None if the polls before the load do not show the idle time.
+        """The idle time before the load [ratio], minus two errors: the error of this idle time, and
+        the error of the idle time under the load. None if the polls before the load do not show the
+        idle time.
 
         If the idle time under the load is lower than this result, the load reduces the handlers'
         idle time.
@@ -350,7 +353,7 @@ class BrokerProof:
 
     @property
     def busy_least(self) -> float:
-        """Minimum share of the time for which the load keeps the handlers busy [ratio]."""
+        """The load keeps the handlers busy for at least this share of the time [ratio]."""
         if not self.pool.number:
             return 0.0
         busy_s = max(self.sent.requests * REQUEST_LEAST_S, self._local_s() * LOCAL_SHARE)
@@ -382,7 +385,7 @@ class BrokerProof:
 
 
 def _edge_error(polls: Polls) -> float:
-    """Error of an idle time that arises at the start and at the end of its window [ratio].
+    """The error of an idle time [ratio] that the two ends of the window cause.
 
     A handler reports a wait only when the wait ends. If a wait begins before the start of a window
     and ends in the window, the whole wait counts as idle time of the window.

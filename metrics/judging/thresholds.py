@@ -26,13 +26,14 @@ class Indicators:
         network_idle_min: lowest idle fraction of any network thread [ratio].
         produce_response_ms_max: highest mean response time [ms] of the produce requests of any
             broker. The response time lasts from a request's arrival to the last byte of its answer.
-        latency_p50_ms_max: highest median of the produce latency from the intended send time [ms].
-        latency_p95_ms_max: highest 95th percentile of the produce latency from the intended send
-            time [ms].
-        latency_p99_ms_max: highest 99th percentile of the produce latency from the intended send
-            time [ms].
-        latency_p999_ms_max: highest 99.9th percentile of the produce latency from the intended send
-            time [ms].
+        latency_p50_ms_max: highest median [ms] of the produce latency, which counts from the
+            intended send time.
+        latency_p95_ms_max: highest 95th percentile [ms] of the produce latency, which counts from
+            the intended send time.
+        latency_p99_ms_max: highest 99th percentile [ms] of the produce latency, which counts from
+            the intended send time.
+        latency_p999_ms_max: highest 99.9th percentile [ms] of the produce latency, which counts
+            from the intended send time.
         request_queue_max: highest number of waiting requests of any broker [requests].
         request_queue_share_max: highest number of waiting requests as a share of the broker's
             `queued.max.requests` [ratio].
@@ -76,8 +77,8 @@ class Validity:
 
     Attributes:
         missed_samples_max: highest share of a broker's samples that may be missing [ratio].
-        generator_share_max: highest share of the missing records that may be missing because of the
-            generator itself [ratio].
+        generator_share_max: the generator itself may cause at most this share [ratio] of the
+            missing records.
         loop_busy_max: highest busy share of a task's event loop [ratio]. If records are missing and
             a task exceeds this share, the generator counts as the cause.
         others_share_max: highest rise of other clients' traffic over its level before the run, as

@@ -79,7 +79,7 @@ class ValidityRule:
     Attributes:
         reasons: the function that returns the reasons why a trial is INVALID.
         is_met_by_a_kill: True if the loss of a broker makes the rule return reasons. If a trial
-            kills a broker on purpose, such a rule is not applied.
+            kills a broker on purpose, rules with `is_met_by_a_kill` are not applied.
         judges_parts: True if the rule also judges each part of a mix.
     """
 
@@ -190,8 +190,8 @@ def generator_limited(evidence: Evidence, thresholds: Thresholds) -> list[Reason
 
 
 def generator_host(evidence: Evidence, thresholds: Thresholds) -> list[Reason]:
-    """Hosts that belong to the generator and limited the load, while records were missing or
-    latencies were too long.
+    """Hosts of the generator that limited the load. This rule judges a trial only if records are
+    missing or latencies are too long.
 
     A host of the generator limits the load if it drops packets, swaps memory, or has no CPU left.
     If the host shares a machine with brokers, this rule judges only dropped packets. The
@@ -351,7 +351,7 @@ def metrics_contradictory(evidence: Evidence, _: Thresholds) -> list[Reason]:
     """Nodes whose samples come from more than one process, or from a process that restarted.
 
     Returns:
-        A list with one reason for each of these nodes.
+        A list with one reason for each node whose samples contradict each other.
     """
     return [
         Reason("metrics_contradictory", window.contradiction, 1.0, 0.0, window.broker_id)

@@ -119,8 +119,8 @@ class LoadTimes:
 
 
 def next_time(text: str, now_s: float) -> float:
-    """Convert a text with a time to a time [s since the epoch]. For a time of day, the result is
-    the next moment at which a clock shows this time.
+    """Convert a text such as `06:00` to a time [s since the epoch]. For a time of day, the result
+    is the next moment at which a clock shows this time.
 
     Args:
         text: a time of day such as 06:00, or a date with a time such as 2026-11-27T06:00. The time

@@ -116,25 +116,25 @@ class WireBytes:
 
     @property
     def served_in(self) -> float:
-        """The bytes of one message that the listeners of all brokers receive [B]."""
+        """The number of bytes that the listeners of all brokers receive for one message [B]."""
         return self.produce_requests + self.follower_requests + self.consumer_requests
 
     @property
     def served_out(self) -> float:
-        """The bytes of one message that the listeners of all brokers send [B]."""
+        """The number of bytes that the listeners of all brokers send for one message [B]."""
         return self.produce_answers + self.follower_answers + self.consumer_answers
 
     @property
     def brokers_in(self) -> float:
-        """The bytes of one message that the network interfaces of all brokers receive, including
-        the traffic of followers [B].
+        """The number of bytes that the network interfaces of all brokers receive for one message
+        [B]. The traffic of followers is included.
         """
         return self.served_in + self.follower_answers
 
     @property
     def brokers_out(self) -> float:
-        """The bytes of one message that the network interfaces of all brokers send, including the
-        traffic of followers [B].
+        """The number of bytes that the network interfaces of all brokers send for one message [B].
+        The traffic of followers is included.
         """
         return self.served_out + self.follower_requests
 

@@ -110,7 +110,8 @@ def stated_handler_times(
 
 
 def planted_scale(brokers: Sequence[HandlerTime], mix: TrafficPattern, idle_min: float) -> float:
-    """The factor for the load of a traffic pattern at which the first broker reaches its limit.
+    """The factor by which the load of a traffic pattern is multiplied so that the first broker
+    reaches its limit.
 
     The factor is not rounded. A correct search ends with a bracket around this factor. For a
     pattern of one producer, the factor is the number of producers at the limit.
@@ -131,11 +132,11 @@ def complete_handler_times(
     """Handler times, completed with `own_ms` and `others`, which are measured under a light load.
 
     `own_ms` and `others` are means over all brokers, because brokers on one machine have similar
-    values. `own_ms` is the local time of a produce request (Kafka's LocalTimeMs) minus the
-    configured wait `stated_ms`. Kafka rounds each local time to a whole millisecond, so the error
-    is small for waits of tens of milliseconds. `others` is the share of the handlers' time in which
-    they process requests other than produce requests; it is at least 0. `others` is inexact at
-    light loads, because a waiting handler reports its idle time only every 0.3 s.
+    values. `own_ms` is Kafka's LocalTimeMs of a produce request minus the configured wait
+    `stated_ms`. Kafka rounds each LocalTimeMs to a whole millisecond, so the error is small for
+    waits of tens of milliseconds. `others` is the share of the handlers' time in which they process
+    requests other than produce requests; it is at least 0. `others` is inexact at light loads,
+    because a waiting handler reports its idle time only every 0.3 s.
 
     Args:
         stated: broker id → handler time with the configured wait.

@@ -1,7 +1,7 @@
 """The number of brokers that a load needs, computed from measured limits.
 
-Limits that are measured on the same brokers differ from day to day. So the number of brokers is
-computed from the lower bound of the range in which the limit lies on 90 % of days. The number of
+Limits that are measured on the same brokers differ from day to day. On 90 % of days, the limit lies
+in a range. The number of brokers is computed from the lower bound of this range. The number of
 brokers that may be offline is rounded up.
 
 A measured limit is valid for the traffic pattern of its run. Between two measured message sizes,
@@ -71,8 +71,8 @@ BROKERS_MAX = 1_000_000
 
 
 def on_any_day(ratio: float, between_runs: float = BETWEEN_RUNS) -> float:
-    """The limit divided by the lower bound of the range in which it lies on 90 % of days [ratio of
-    1 or more].
+    """On 90 % of days, the limit lies in a range. The result is the limit divided by the lower
+    bound of this range [ratio of 1 or more].
 
     Args:
         ratio: the limit divided by the lower end of the 90 % interval from the run [ratio].
@@ -179,7 +179,7 @@ class Demand:
 
     def suited_to(self, limits: Sequence[MeasuredLimit]) -> Demand:
         """The demand with the traffic of the measured mix. If the limits were not measured with a
-        mix, the unchanged demand.
+        mix, the result is the unchanged demand.
         """
         return self.of_mix(limits[0]) if limits and limits[0].parts else self
 

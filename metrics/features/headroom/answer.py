@@ -2,15 +2,14 @@
 
 Today's use U of a resource is the sum of a use R without traffic and a use that grows with the
 traffic. If the resource is exhausted at a use of C, brokers can carry (C - R) / (U - R) times
-today's traffic. If a run measured the limit, C of the limiting resource is the use of this resource
-at the limit. With a measured limit, the interval of the answer is computed from the limit's
-interval.
+today's traffic. If a run measured the limit, C is known for the limiting resource: its use at the
+limit. With a measured limit, the interval of the answer is computed from the limit's interval.
 
-A second method divides the bytes per second at the limit by today's bytes per second. The answer
-comes from these bytes alone if the metrics do not show the use of any resource. A limit between two
-measured message sizes is interpolated with a cost for each message and a cost for each byte
-(`metrics.planning.provisioning`). Message sizes are stored sizes: after compression, and with the
-overhead of records and batches. If a run's brokers do not report stored sizes,
+A second method divides the bytes per second at the limit by today's bytes per second. If the
+metrics do not show the use of any resource, the second method alone gives the answer. A limit
+between two measured message sizes is interpolated with a cost for each message and a cost for each
+byte (`metrics.planning.provisioning`). Message sizes are stored sizes: after compression, and with
+the overhead of records and batches. If a run's brokers do not report stored sizes,
 `metrics.planning.load_needs` calculates them.
 """
 
@@ -208,7 +207,7 @@ def ordered(rows: Sequence[ResourceHeadroom]) -> tuple[ResourceHeadroom, ...]:
 def answer_of(
     rows: Sequence[ResourceHeadroom], *, is_estimate: bool, notes: Sequence[str] = ()
 ) -> Answer | None:
-    """The lowest headroom of all resources of all brokers, with its interval.
+    """The lowest headroom of any resource of any broker, with the interval of this headroom.
 
     The result is None if no row with `counts` has a value of `times`.
     """
@@ -244,9 +243,9 @@ the two results differ by more than this factor, the answer has a note [ratio].
 
 
 def limit_for_size(points: Sequence[TrafficLimit], stored_bytes: float) -> tuple[float, str]:
-    """The traffic of a broker at the limit, for messages of the given stored size [B/s]. The second
-    value is a note that explains how the limit was computed from measured message sizes. The note
-    is empty if this message size was measured.
+    """Two values for messages of the given stored size. The first value is the traffic of a broker
+    at the limit [B/s]. The second value is a note that explains how the limit was computed from
+    measured message sizes. The note is empty if this message size was measured.
 
     Args:
         points: the limits at the measured sizes; at least one.

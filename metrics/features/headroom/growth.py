@@ -1,13 +1,13 @@
 """The forecast of the day on which a cluster is full, from the history of its use.
 
-The history states which share of the limit was in use at which time. The logarithm of the history
-is the sum of four parts: a level, which grows by a constant and a random step each day; a pattern
-of the hours; a pattern of the weekdays; and a remainder, which is correlated with the remainder of
-the previous day. statsmodels' `UnobservedComponents` fits the model. The model is a state-space
-model, whose Kalman filter accepts missing days. The cluster is full on the first day whose busiest
-hour reaches the limit. The use varies between days and between hours, so the cluster is full well
-before the mean use reaches the limit. A date is stated only if the time until this date is at most
-three times the length of the history.
+The history consists of pairs: a time, and the share of the limit that was in use at this time. The
+logarithm of the history is the sum of four parts: a level, which grows by a constant and a random
+step each day; a pattern of the hours; a pattern of the weekdays; and a remainder, which is
+correlated with the remainder of the previous day. statsmodels' `UnobservedComponents` fits the
+model. The model is a state-space model, whose Kalman filter accepts missing days. The cluster is
+full on the first day whose busiest hour reaches the limit. The use varies between days and between
+hours, so the cluster is full well before the mean use reaches the limit. A date is stated only if
+the time until this date is at most three times the length of the history.
 """
 
 from __future__ import annotations
@@ -147,13 +147,12 @@ class _State:
 
 @dataclass(frozen=True)
 class _Scatter:
-    """The distribution of the difference between a day's highest use and the model's use in the
-    busiest hour [ln].
+    """The distribution of the differences of the daily peaks from the model. A difference [ln] is
+    the highest use of a day minus the use that the model gives for the busiest hour.
 
     Attributes:
-        mean, deviation: mean and standard deviation of the difference between a day's highest use
-            and the model's use in the busiest hour [ln].
-        memory: correlation between this difference on a day and on the next day.
+        mean, deviation: mean and standard deviation of the differences [ln].
+        memory: correlation between the differences of two successive days.
         last: the difference on the last day [ln].
     """
 
@@ -203,8 +202,9 @@ def _hours_of_day(known: History) -> list[float]:
     """The pattern of the day: for each hour, the mean difference from the mean of the day [ln].
 
     The values of some hours may be missing, and the missing hours may differ from day to day. So
-    the function repeats two steps: it computes the mean of each day from the values minus the
-    hours' differences, and then the hours' differences from the values minus the days' means.
+    the function repeats two steps. The first step subtracts the hours' differences from the values,
+    and computes the mean of each day. The second step subtracts the days' means from the values,
+    and computes the hours' differences.
     """
     hours = [0.0] * _HOURS_OF_DAY
     by_day: dict[int, list[tuple[int, float]]] = {}

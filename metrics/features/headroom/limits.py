@@ -3,16 +3,17 @@
 The use of a resource is modeled as a line over the load. The line has a constant part, and a part
 that grows with the load.
 
-The use of handlers, threads, CPU and bytes grows in proportion to the requests. An idle broker also
-uses a little of each resource, for fetches of followers and for heartbeats. A few trials near the
-limit cannot show the constant part of the use, so this constant part has a prior distribution: near
-0, and at most some hundredths of the use at the limit.
+The use of handlers, threads and CPU, and the number of bytes, grow in proportion to the requests.
+An idle broker also uses a little of each resource, for fetches of followers and for heartbeats. A
+few trials near the limit cannot show the constant part of the use. So this part has a prior
+distribution: it is near 0, and at most some hundredths of the use at the limit.
 
-If the metrics of production show how large a resource is, its use is stated as a share of the
-resource. The use of the disk and of the network is also stated as a rate [B/s]. The capacity for
-this rate is the rate at the limit of a run. If the use is a share, the resource is exhausted at a
-threshold from the goal or from `metrics.judging.nearness`. The use in production comes from one
-window, and the scatter of the use comes from shorter parts of this window.
+If the metrics of production show the size of a resource, the use is stated as a share of this size.
+The use of the disk and of the network is also stated as a rate [B/s]. If the use is a rate, the
+resource is exhausted at the rate that a run measured at its limit. If the use is a share, the
+resource is exhausted at a threshold from the goal or from `metrics.judging.nearness`. The use in
+production comes from one window, and the scatter of the use comes from shorter parts of this
+window.
 """
 
 from __future__ import annotations

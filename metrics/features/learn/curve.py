@@ -59,7 +59,7 @@ def times_of(
         logs: the logs of the partitions whose offsets are looked up.
         now_s: the time of the logs' end offsets [s since the epoch].
         step_min_s: distance [s] between the times if the logs cover at least 3 × `step_min_s`. If
-            the logs cover less than this, the distance is a value of `YOUNG_STEPS_S`.
+            the logs cover less than 3 × `step_min_s`, the distance is a value of `YOUNG_STEPS_S`.
     """
     begins = [log.first_s for log in logs if log.records and log.first_s is not None]
     known = [log.known_from_s for log in logs if log.known_from_s is not None]

@@ -35,7 +35,7 @@ class Learned:
     Attributes:
         cluster: name of the cluster.
         at_s: time of the call [s since the epoch].
-        moment: the rate at scale 1: "peak", "mean" or "now".
+        moment: which rate of the topics is the rate at scale 1: "peak", "mean" or "now".
         parts: the parts of the mix, in descending order of bytes.
         lag_max_ms: the brokers' largest `replica.lag.time.max.ms` [ms]; None if unknown.
         facts: facts about the survey, such as the number of bytes that were read.

@@ -96,7 +96,8 @@ class LearnedPart:
         producers: number of producers at scale 1.
         keys: path of a configuration key, such as `producer.linger_ms` → value of this key, with
             the source of the value. The map has all keys of a workload except the keys of `trial`.
-        measure_s: minimum length of the window in which each producer offers enough records [s].
+        measure_s: a window of this length [s] is long enough for each producer to offer enough
+            records.
     """
 
     part: Part

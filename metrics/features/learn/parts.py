@@ -1,10 +1,10 @@
 """The parts of a mix: similar topics become one part, and the sums over all topics stay exact.
 
-Batch headers do not state the number of producers and the linger. So both values are fitted: they
-must produce the observed batches at the rate of the topic. If batches have producer ids, these ids
-are counted. Without producer ids, the time between the first and the last record of a batch shows
-how fast one producer fills a batch. The records of a producer go to one batch at a time, until this
-batch is full or `linger.ms` is over.
+Batch headers do not state the number of producers and the linger. So both values are fitted:
+producers with these values must produce the observed batches at the rate of the topic. If batches
+have producer ids, these ids are counted. Without producer ids, the time between the first and the
+last record of a batch shows how fast one producer fills a batch. The records of a producer go to
+one batch at a time, until this batch is full or `linger.ms` is over.
 
 The number of batches in a request is also fitted, because batch headers do not show the requests. A
 producer that writes to one partition at a time sends one batch in each request. A producer whose
@@ -52,7 +52,9 @@ def batches_per_request(
 
 
 def _in_all_partitions(opened: list[Opened]) -> list[Opened]:
-    """The batches whose first record lies in the time range that was read from all partitions."""
+    """The batches whose first record lies in the common time range: the time range that was read
+    from every partition.
+    """
     times: dict[int, list[int]] = defaultdict(list)
     for each in opened:
         times[each.partition].append(each.first_ms)
@@ -189,7 +191,7 @@ def _request_batches(seen: TopicSeen, open_ms: float) -> float:
 
 
 def _fullness(batches: BatchTally) -> tuple[bool, float]:
-    """Whether most batches are full, and the mean size of the full batches [B]."""
+    """Two values: whether most batches are full, and the mean size of the full batches [B]."""
     is_compressed = batches.codec != "none"
     top = quantile_of(batches.batch_sizes, _TOP)
     band = _FULL_BAND_COMPRESSED if is_compressed else _FULL_BAND
@@ -329,8 +331,8 @@ class TopicPart:
     def records_per_batch(self) -> float:
         """Mean number of records in a batch at the rate of scale 1.
 
-        The number of records in a full batch does not change with the rate. Batches that wait for
-        the linger receive more records at a higher rate.
+        The number of records in a full batch does not change with the rate. But a batch that waits
+        for the linger receives more records if the rate is higher.
         """
         found = self.seen.batches.records_per_batch
         if self.fit.is_full or self.seen.now_per_s <= 0:

@@ -115,12 +115,14 @@ class RecordTally:
 
     @property
     def top_key_share(self) -> float:
-        """Share of the most frequent key among all records with a key [ratio]."""
+        """The records with the most frequent key, divided by all records with a key [ratio]."""
         return max(self.by_key.values(), default=0) / max(1, self.keys.total())
 
     @property
     def top_tenth_share(self) -> float:
-        """Share of the most frequent tenth of keys among all records with a key [ratio]."""
+        """The records with the most frequent tenth of the keys, divided by all records with a key
+        [ratio].
+        """
         ordered = sorted(self.by_key.values(), reverse=True)
         return sum(ordered[: max(1, len(ordered) // 10)]) / max(1, self.keys.total())
 
@@ -129,7 +131,7 @@ def all_seen(counts: Collection[int]) -> float:
     """Chao's estimate of how many different values exist, including values that were not seen.
 
     Args:
-        counts: for each different value that was seen, how often the value was seen.
+        counts: one number for each different value that was seen: how often this value was seen.
     """
     once, twice = (sum(count == times for count in counts) for times in (1, 2))
     return len(counts) + once * (once - 1) / (2.0 * (twice + 1))
@@ -188,9 +190,9 @@ class BatchTally:
         batches, records, offsets, size_bytes: sums over all batches except transaction markers.
         batch_records: number of records → number of batches with this many records.
         open_ms: sum over all batches of the time between the first and the latest record [ms].
-        wide_ms: estimated time for which batches with several records were open [ms], summed over
-            these batches. Records are assumed to arrive at random, so the estimate for a batch of n
-            records is the time between the first and the latest record × n/(n - 1).
+        wide_ms: sum of the estimated times [ms] for which batches with several records were open.
+            Records are assumed to arrive at random. So the estimate for a batch of n records is
+            n/(n - 1) times the time between the first and the latest record.
         last_ms: time of the latest record [ms since the epoch].
         followers: number of records that follow the first record of their batch. Batches with
             append times of the broker are left out.
@@ -282,8 +284,8 @@ class BatchTally:
 
 
 def quantile_of(counts: Counter[int], share: float) -> int:
-    """The `share` quantile: the lowest value that this share of all counted values does not exceed;
-    0 without values.
+    """The quantile at `share`: the lowest counted value such that at least this share of all
+    counted values is equal or lower; 0 without values.
 
     Args:
         counts: value → number of its occurrences.
@@ -372,7 +374,7 @@ class TopicFacts:
 
 @dataclass(frozen=True)
 class TopicSeen:
-    """The data that was looked up and read from one topic.
+    """What is known about one topic: its description, its offsets and the batches that were read.
 
     Attributes:
         facts: the description of the topic.
@@ -415,13 +417,12 @@ class TopicSeen:
 
     @property
     def _by_chance(self) -> float:
-        """The highest share that equal partitions have by chance, divided by the mean share
-        [ratio].
+        """The share of records that the busiest of several equal partitions has by chance, divided
+        by the mean share [ratio].
 
         A producer writes `batch.size` bytes to a partition, and then chooses the next partition
-        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. A
-        topic with P partitions has P such numbers. The largest number exceeds the mean by about
-        sqrt(2 ln P) standard deviations.
+        (KIP-794). The number of times that a partition is chosen has a Poisson distribution. Among
+        P partitions, the largest number exceeds the mean by about sqrt(2 ln P) standard deviations.
         """
         today, batches = self.curve.today, self.batches
         partitions = len(self.partition_shares)

@@ -13,7 +13,7 @@ Nights with a regression or an improvement count for the spread (`effects.night_
 slow loss. Nights with a regression or an improvement do not count for the mean: a loss would lower
 the mean of the following nights, so that these nights would show no loss.
 
-The answer of a night is nightly.json for programs, and sentences for people.
+The answer of a night has two forms: nightly.json for programs, and sentences for people.
 """
 
 from __future__ import annotations
@@ -466,7 +466,7 @@ def _cause(compared: NightComparison) -> list[str]:
 
 
 def _upgrade(compared: NightComparison) -> str:
-    """The change of Kafka's release since the night before; empty without an upgrade."""
+    """The change of Kafka's release since the night `compared.before`; empty without an upgrade."""
     if compared.upgrade is None:
         return ""
     before, now = compared.upgrade
@@ -527,7 +527,9 @@ def _case_document(case: CaseReport) -> dict[str, Any]:
 
 
 def _effect(effect: Effect) -> dict[str, float | int]:
-    """The effect as relative changes: 0 means no change, and -0.1 means a loss of 10 %."""
+    """The effect with relative changes instead of ratios: 0 means no change, and -0.1 means a loss
+    of 10 %.
+    """
     return {
         "change": effect.change,
         "low": effect.low - 1.0,

@@ -78,8 +78,8 @@ def sweep(
 
 
 def brokers_chart(limits: Sequence[MeasuredLimit], demand: Demand) -> alt.HConcatChart:
-    """Charts of the number of brokers over the payload, the growth, and the share of offline
-    brokers.
+    """Three charts of the required number of brokers: over the payload rate, over the growth, and
+    over the share of brokers that may be offline.
 
     A point marks the given demand in each chart.
     """

@@ -134,15 +134,17 @@ def quotas(allowance: Allowance, tenants: int, bootstrap: str) -> str:
 
 
 def alert_rules(allowance: Allowance, idle_min: float, rules: RuleSet, times_least: float) -> str:
-    """Prometheus rules: alerts for a broker's load and for its request handlers, and headroom.
+    """Prometheus rules that record the headroom of each broker, and rules that raise alerts for its
+    load and its request handlers.
 
     The headroom of a broker is the broker's limit divided by its traffic. Two rules record this
     headroom: one rule computes it from the request handlers, and the other rule computes it from
-    the received bytes. An alert fires if the lower headroom of a broker is below `times_least`.
+    the received bytes. An alert fires if the lower of a broker's two headrooms is below
+    `times_least`.
 
     Args:
         idle_min: idle fraction of the request handlers at the limit [ratio].
-        rules: the rule set with the exporter's names of series.
+        rules: the rule set, which contains the names of the exporter's series.
         times_least: minimum headroom [ratio].
     """
     written, idle = (_rate(rules, name) for name in ("bytes_in", "handler_idle_ns"))

@@ -188,7 +188,8 @@ class Claim:
         of: settings of the case that the claim is about (full path of a key → value). A case with a
             name has only the key "case", with this name as the value.
         against: settings of the reference case, in the same form as `of`.
-        change: the claimed change: "less", "more", or "same" for a difference of at most 10 %.
+        change: the claimed direction: "less", "more" or "same"; "same" means a difference of at
+            most 10 %.
         by: the published size of the change [share]; null if the study states no figure.
         reading: the compared reading, such as "p99_ms"; empty for the figure of the sweep.
     """
@@ -231,10 +232,10 @@ class ClaimVerdict:
 def judge_claim(claim: Claim, results: Sequence[Result]) -> ClaimVerdict:
     """Compare a claim with the results of a sweep.
 
-    The verdict is `agrees` if the whole interval of the effect lies in the claimed range and
-    contains the size of the change that the claim states, if any. The verdict is `differs` if the
-    interval of the effect lies entirely outside the claimed range, or does not contain the size of
-    the change that the claim states.
+    The verdict is `agrees` if the whole interval of the effect lies in the claimed range. The
+    verdict is `differs` if the whole interval lies outside the claimed range. A claim may also
+    state the size of the change. If the interval does not contain this size, the verdict is
+    `differs`.
     """
     known = [each for each in results if each.value]
     for settings in (claim.of, claim.against):
@@ -419,8 +420,8 @@ class SweepAnswer(SweepRecord):
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """A sentence about the standard deviation that the intervals assume; empty if the repeats
-        measure it.
+        """A sentence about the standard deviation that is assumed for the intervals; empty if the
+        repeats measure this deviation.
         """
         if all(each.effect is None or each.by_repeats for each in self.effects):
             return ()

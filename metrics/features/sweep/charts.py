@@ -98,7 +98,7 @@ def _are_cases(rows: Rows, answer: SweepAnswer) -> bool:
 
 
 def _differ_in_more(rows: Rows) -> bool:
-    """Whether all rows that differ in the drawn key `x` also differ in another key."""
+    """True if no two rows differ only in the drawn key `x`."""
     return len({(row["x"], row["series"]) for row in rows}) == len({row["series"] for row in rows})
 
 
