@@ -126,7 +126,8 @@ class CampaignAnswer:
 
     Attributes:
         name: the name of the answer's files, such as `sweep` for sweep.json and sweep.html.
-        write: function that writes the answer for programs to a path.
+        write: function that gets a path, and writes the answer for programs into the file at this
+            path.
         page: function that returns the content of the answer's HTML page.
         tables, notices: the answer for the terminal.
         remedy: how the user can get files that could not be written.
@@ -147,11 +148,11 @@ class Campaign(Body, Generic[CaseT]):
     campaign keeps all earlier results.
 
     Args:
-        budget_s: time after the start of the run [s]. A measurement of a case does not begin if it
-            would probably end later than this time. None for no time limit.
+        budget_s: time limit [s], counted from the start of the run. A measurement of a case does
+            not begin if it would probably end after this limit. None for no time limit.
 
     Attributes:
-        missing: the measurements of cases without a result, in the order of the schedule.
+        missing: the measurements that have no result, in the order of the schedule.
     """
 
     def __init__(self, budget_s: float | None) -> None:
@@ -175,15 +176,15 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def starting_s(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> float:
-        """The estimated time of the campaign outside its trials [s]."""
+        """The estimated time [s] that the campaign needs in addition to its trials."""
 
     @abstractmethod
     def about(self, groups: Sequence[Sequence[Turn[CaseT]]]) -> tuple[str, ...]:
         """The notes that the plan shows before all other notes."""
 
     def take_over(self, run: RunState, turn: Turn[CaseT]) -> bool:
-        """Load the results of one measurement of a case. The run made this measurement before it
-        was interrupted and resumed.
+        """In a resumed run, load the results of a measurement that was made before the
+        interruption.
 
         Returns:
             False if the run has no results of this measurement.
@@ -211,7 +212,7 @@ class Campaign(Body, Generic[CaseT]):
 
     @abstractmethod
     def answer(self, run: RunState, outcome: RunOutcome) -> CampaignAnswer:
-        """The answer of the campaign from all results that were measured until now."""
+        """The answer of the campaign, based on all results so far."""
 
     # --- the same for all campaigns ------------------------------------------
 
@@ -222,7 +223,7 @@ class Campaign(Body, Generic[CaseT]):
         return self._plans[turn.number]
 
     def plan(self, out: Path) -> Plan:
-        """The plan of the campaign: the sum of the plans of all measurements, and other time."""
+        """The plan of the campaign: all measurements' plans together, and the time `starting_s`."""
         groups = list(self.schedule())
         plans = [self.plan_of(turn) for group in groups for turn in group]
         written = [each.write_bytes_max for each in plans]

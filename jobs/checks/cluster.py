@@ -58,7 +58,7 @@ def history_findings(
     """A finding about the last day: the broker whose request handlers were the busiest, and the
     time at which they were the busiest.
 
-    The list is empty if the source has no history. It is also empty if a broker is also a
+    The list is empty if the source has no history. The list is also empty if a broker is also a
     controller, because broker and controller then share the request handlers.
     """
     is_shared = any(node.controller_share is not None for node in source.nodes.values())
@@ -116,8 +116,8 @@ def readings_findings(nodes: Mapping[int, NodeInfo]) -> list[Finding]:
 
 
 def remedies_of_missing(nodes: Mapping[int, NodeInfo]) -> dict[str, str]:
-    """Sentence about missing readings → remedy with the JMX beans to export. Empty if the metrics
-    do not come from exporters.
+    """Sentence about missing readings → remedy that states which JMX beans to export. Empty if the
+    metrics do not come from exporters.
     """
     if not any(node.series for node in nodes.values()):
         return {}
@@ -271,8 +271,8 @@ def permission_findings(
     it.
 
     Args:
-        run_id: id of the run, which is part of the checked names of the topic, the consumer group
-            and the transactional id.
+        run_id: id of the run. The names of the topic, the consumer group and the transactional id
+            that are checked contain this id.
         locks: whether a run takes the cluster's lock.
     """
     prefix, workload = opened.name_prefix, config.workload
@@ -431,8 +431,9 @@ def metrics_findings(
     """Findings about the metrics of the brokers and their hosts, derived from the first polls.
 
     Args:
-        source: an open source of the brokers' metrics.
-        hosts: an open source of the hosts' metrics; None if the source cannot be opened.
+        source: the source of the brokers' metrics, after it was opened.
+        hosts: the source of the hosts' metrics, after it was opened; None if the source cannot be
+            opened.
         trial: the phases of a trial.
         clock: the clock that measures the duration of a poll [s].
 

@@ -143,7 +143,7 @@ def kernel_buffers(settings: Path = Path("/proc/sys/net")) -> dict[str, list[int
 def _from_within(
     namespace: str, probe: Callable[[], dict[str, Any]], brokers: Iterable[str]
 ) -> dict[str, Any]:
-    """The facts about the links to the brokers, collected inside a network namespace. If the
+    """Inside a network namespace, collect the facts about the links to the brokers. If the
     namespace cannot be entered, all brokers count as unreachable.
 
     The function imports kafka-redline's code on the executor. If an executor lacks kafka-redline's

@@ -119,8 +119,8 @@ def _references(section: ConfigModel) -> Iterator[tuple[str, str]]:
 def _named_files(
     cluster: Cluster, sections: Mapping[str, ConfigModel]
 ) -> dict[Path, tuple[str, bool]]:
-    """Path of each file that a key of the cluster's file refers to → (this key, whether the file at
-    the path contains a secret).
+    """Path of a file → (key of the cluster's file that refers to this path, whether the file at the
+    path contains a secret).
     """
     found: dict[Path, tuple[str, bool]] = {}
 

@@ -28,8 +28,8 @@ class Finding:
         severity: how serious the finding is.
         check: subject of the check, for example `executors' clocks`.
         found: the result in a few words.
-        expected, remedy: the expectation and the remedy. The expectation and the remedy are empty
-            if nothing is wrong, or if `found` includes them.
+        expected, remedy: what the check expects, and what the user can do. The expectation and the
+            remedy are empty if nothing is wrong, or if `found` includes them.
     """
 
     severity: Annotated[Severity, Column("result")]

@@ -89,7 +89,8 @@ class ExecutorFacts:
         code: digest of kafka-redline's code; None if the code is not installed.
         trouble: the reason why kafka-redline's code cannot run; empty if it can.
         offset_s, offset_error_s: the executor's clock minus the driver's clock [s], and the
-            uncertainty of this difference [s]. Both are None if the driver cannot be reached.
+            uncertainty of this difference [s]. `offset_s` and `offset_error_s` are None if the
+            driver cannot be reached.
         channel_trouble: the reason why the executor cannot reach the driver; empty if it can.
         unreachable: broker id → the reason why the connection failed.
         round_trip_ms: broker id → round trip time of a new connection [ms]; Linux only.

@@ -177,15 +177,17 @@ class DescribedTopic:
 class KafkaAdmin:
     """The admin client of a cluster; `jobs.cluster.connect.connect` creates it.
 
-    A context manager. Every method may raise `AdminError`. Several threads may use it.
+    A context manager. Every method may raise `AdminError`. Several threads may use one client.
 
     Attributes:
-        on_wait: function that is called with a message before each wait that the cluster's quota on
-            changes requires.
+        on_wait: function that is called with a message before each wait; the cluster's quota on
+            changes requires these waits.
     """
 
     def __init__(self, client: KafkaAdminClient, timeout_s: float) -> None:
-        """Take over `client`; `close` closes it. Each request has a deadline of `timeout_s` [s]."""
+        """Take over `client`, which the method `close` closes. Each request has a deadline of
+        `timeout_s` [s].
+        """
         self.client = client
         self.on_wait: Callable[[str], None] = _log.warning
         self._timeout_ms = int(timeout_s * 1000)
@@ -809,7 +811,7 @@ def _id_of(broker: Any) -> int:
 
 
 def _is_default(source: int) -> bool | None:
-    """Whether a property's source (ConfigSource) is Kafka's default; None if it is unknown."""
+    """Whether a property's source (ConfigSource) is Kafka's default; None for an unknown source."""
     return source == _DEFAULT_SOURCE if source in _SOURCES else None
 
 
@@ -861,7 +863,8 @@ def query_all_brokers(ask: Callable[[int], Answer], brokers: Iterable[int]) -> l
     """Query brokers in parallel; return the answers in the order of `brokers`.
 
     Raises:
-        AdminError: a broker did not answer; the first such error.
+        AdminError: a broker did not answer; if several brokers did not answer, the error of the
+            first of these brokers.
     """
     with ThreadPoolExecutor(QUERIES_IN_PARALLEL, "redline-admin") as threads:
         return list(threads.map(ask, brokers))

@@ -42,8 +42,8 @@ class LogDir:
 
     Attributes:
         total_bytes, usable_bytes: size and free space of the volume [B], or `UNKNOWN_BYTES`.
-        own_logs: number of replicas of this run's topics in the directory.
-        own_bytes: size of the replicas of this run's topics in the directory [B].
+        own_logs: how many replicas of this run's topics are in the directory.
+        own_bytes: how much space [B] the replicas of this run's topics take in the directory.
         is_offline: whether the broker stopped using the directory, because its disk failed.
     """
 
@@ -62,7 +62,7 @@ class LogDir:
 
     @property
     def volume(self) -> tuple[int, int, int]:
-        """A key that is equal for all directories of a broker on the same volume."""
+        """A key of the volume: directories of one broker on one volume have equal keys."""
         return self.broker_id, self.total_bytes, self.usable_bytes
 
     @property
@@ -200,7 +200,7 @@ class ClusterHealth:
         return held
 
     def broker_ids(self) -> tuple[int, ...]:
-        """Ids of the brokers that serve.
+        """Ids of the brokers that serve clients.
 
         Raises:
             AdminError: the cluster does not answer.

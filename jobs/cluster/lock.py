@@ -123,8 +123,8 @@ def holder_text(run_id: str, at_s: float) -> str:
 
 
 class RunLocks:
-    """The locks of all clusters under the loads of one run. A cluster has one lock, even if the run
-    uses the cluster twice.
+    """The locks of all clusters that one run loads. A cluster has one lock, even if the run uses
+    the cluster twice.
 
     Args:
         holder: description of the run (see `holder_text`).
@@ -162,8 +162,8 @@ class ClusterLock:
 
     Args:
         client: an admin client for this lock only; the lock closes it.
-        warn: function that is called with a sentence if the lock cannot be confirmed. It runs on
-            the thread that sends the heartbeats.
+        warn: function that is called with a sentence if the lock cannot be confirmed. The function
+            runs on the thread that sends the heartbeats.
         session_s: see `SESSION_S`; brokers accept 6 s or more (group.min.session.timeout.ms).
         heartbeat_s: time between two heartbeats [s].
         prefix: `cluster.name_prefix`.
@@ -171,7 +171,7 @@ class ClusterLock:
 
     Attributes:
         lost: a sentence if another run has taken the lock from this run; None otherwise.
-        doubt: a sentence if the lock could not be confirmed for longer than its session; None
+        doubt: a sentence if the last confirmation of the lock is more than `session_s` old; None
             otherwise.
     """
 

@@ -36,13 +36,13 @@ replica.lag.time.max.ms. Brokers check followers at intervals of half of replica
 
 @dataclass
 class LastLoad:
-    """Facts about the loads of all runs of this process on one cluster.
+    """Facts about all loads that the runs of this process have offered to one cluster.
 
     Attributes:
         ended_s: end of the process's last load [s since the epoch]; None before the first load.
-        looks: readings of other clients' traffic while the process offered no load, each as (end of
-            the reading [s since the epoch], traffic).
-        written: topics of `cluster.topics` to which the process's runs write.
+        looks: readings of other clients' traffic, taken while the process offered no load; each
+            reading is (end of the reading [s since the epoch], traffic).
+        written: all topics that runs of this process have used as `cluster.topics`.
     """
 
     ended_s: float | None = None
@@ -55,9 +55,9 @@ class OpenCluster:
     """A cluster that answers requests.
 
     Attributes:
-        check: function that raises an error if a broker process has ended. It checks only processes
-            that this run started. For brokers that were running before the run, `check` does
-            nothing; a check of the topics before each trial detects offline brokers.
+        check: function that raises an error if a broker process has ended. The function checks only
+            processes that this run started. For brokers that were running before the run, `check`
+            does nothing; a check of the topics before each trial detects offline brokers.
         security: security settings of the clients' connections.
         started_jmx: JMX of brokers that this run started; None if another user started the brokers.
         environment: facts about the brokers for the run's record, such as `link.delay`.
@@ -68,8 +68,8 @@ class OpenCluster:
         link: key → value of the link between executors and brokers; empty if the link is unknown.
         name_prefix: `cluster.name_prefix`.
         client_ids: the client ids of all connections.
-        last_load: facts about the loads of all runs of this process on the cluster, such as the end
-            of the last load.
+        last_load: facts about all loads that the runs of this process have offered to the cluster,
+            such as the time at which the last load ended.
     """
 
     admin: KafkaAdmin
@@ -136,8 +136,8 @@ def open_cluster(
     the connection and stops the started brokers.
 
     Args:
-        meanwhile: function that is called while the testbed's brokers start. It is not called for
-            running brokers.
+        meanwhile: function that is called while the testbed's brokers start. If the brokers are
+            running already, the function is not called.
 
     Raises:
         ConfigError: the brokers do not start, or refuse the connection.

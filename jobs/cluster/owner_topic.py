@@ -126,8 +126,8 @@ _DENIED = kafka_errors.TopicAuthorizationFailedError
 
 
 def owner_topics(prefix: str) -> tuple[str, ...]:
-    """The topics with the bounds for a run with this name prefix. If two topics bound the same
-    quantity, the stricter bound applies.
+    """The topics whose bounds apply to a run with this name prefix. If two topics have a bound for
+    the same quantity, the stricter bound applies.
     """
     return tuple(dict.fromkeys((OWNER_TOPIC, f"{prefix}owner")))
 

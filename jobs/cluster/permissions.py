@@ -130,8 +130,8 @@ def changes_permitted(admin: KafkaAdmin, broker_id: int, topic: str) -> list[str
     """The changes that this user may make to an existing topic: `write to`, `delete`, or both.
 
     The function sends a produce request and a request to delete records, which do not change the
-    topic. Brokers refuse a produce request without a record as invalid. The deletion of all records
-    before offset 0 has no effect, because no record has an offset below 0.
+    topic. A produce request without a record is invalid, so brokers refuse it. The deletion of all
+    records before offset 0 has no effect, because no record has an offset below 0.
 
     Raises:
         AdminError: the broker does not answer.
@@ -148,8 +148,8 @@ def _is_granted(admin: KafkaAdmin, broker_id: int, action: str, query: Query) ->
 
 
 def _delete(topic: str) -> Query:
-    """A request to delete records; the request requires the ACL Delete, like the deletion of a
-    topic.
+    """A request to delete records. Like the deletion of a topic, this request requires the ACL
+    Delete.
 
     A request to delete a topic does not show the permission, because brokers check the ACL only if
     the topic exists.

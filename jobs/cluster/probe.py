@@ -28,8 +28,8 @@ WRITE_S, READ_S = 10.0, 3.0
 
 
 def require_records_accepted(admin: KafkaAdmin, topics: TopicSet, pattern: TrafficPattern) -> None:
-    """Write a record to one partition of each broker, and read the record back. In a mix, repeat
-    this for each part.
+    """Write a record to one partition of each broker, and read the record back. In a mix, write and
+    read such records for each part.
 
     Raises:
         ConfigError: a broker refuses the record, or consumers cannot read it.

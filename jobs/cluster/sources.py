@@ -118,11 +118,11 @@ def require_sources(cluster: Cluster, opened: OpenCluster) -> None:
 
 
 def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> MetricsSource:
-    """An open source of the brokers' metrics.
+    """Open and return the source of the brokers' metrics.
 
     Args:
         cluster: the cluster as configured.
-        opened: the same cluster, connected.
+        opened: the open cluster that `cluster` configures.
         jvm: the driver's JVM (`spark._jvm`); None without Spark.
 
     Raises:
@@ -133,7 +133,7 @@ def open_metrics(cluster: Cluster, opened: OpenCluster, jvm: Any | None) -> Metr
 
 
 def open_hosts(cluster: Cluster, opened: OpenCluster) -> HostSource:
-    """An open source of the metrics of the brokers' hosts; `NoHosts` if none is available.
+    """Open and return the source of the hosts' metrics; `NoHosts` if no source is available.
 
     Raises:
         ConfigError: a host in the cluster's file does not answer, or a secret is missing.
@@ -155,7 +155,7 @@ def _target(opened: OpenCluster, jvm: Any | None = None) -> SourceTarget:
 def _open_replicas(
     opened: OpenCluster,
 ) -> tuple[Callable[[], Mapping[int, Replicas]], Callable[[], None]]:
-    """A query of the replicas over a separate connection, and a function that closes the
+    """Two functions: one queries the replicas over a separate connection, and the other closes this
     connection.
 
     The connection is separate, because the sampler and the run use different threads.

@@ -320,10 +320,10 @@ class TopicState:
 
     Attributes:
         missing: partitions that are not in a broker's metadata.
-        reassigned: partitions with other replicas than planned, or with replicas in another order.
-            The order counts only if the run placed the replicas.
+        reassigned: partitions whose replicas differ from the plan, or have another order than in
+            the plan. The order counts only if the run placed the replicas.
         leaderless: partitions without a leader.
-        moved: partitions led by another replica than the preferred replica.
+        moved: partitions whose leader differs from the planned leader.
         lagging: partitions with a replica outside of the ISR.
         silent: a sentence for each broker that did not answer.
     """
@@ -342,8 +342,8 @@ class TopicState:
 
     @property
     def is_placed_otherwise(self) -> bool:
-        """Whether all partitions have leaders, but some replicas are not on the brokers to which
-        the run assigned them.
+        """Whether all partitions have leaders, but some replicas are not placed as the run assigned
+        them.
         """
         return bool(self.reassigned) and not (self.missing or self.leaderless or self.silent)
 
@@ -427,8 +427,8 @@ class Leftover:
         kind: `topic` or `group`.
         name: name of the topic or id of the group.
         run_id: id of the run that created the topic or group; empty if there is no proof.
-        is_locked: whether that run held the cluster's lock. A run that held the lock has ended if
-            another process holds the lock now.
+        is_locked: whether the run `run_id` held the cluster's lock. A run that held the lock has
+            ended if another process holds the lock now.
     """
 
     kind: str
@@ -453,8 +453,8 @@ class Leftover:
 
 
 def leftovers(admin: KafkaAdmin, prefix: str, given: Container[str] = ()) -> list[Leftover]:
-    """The topics and groups that runs may have left behind, sorted by kind and age. Their names
-    have the form of the names that runs give.
+    """The topics and groups that runs may have left behind, sorted by kind and age. The name of
+    each topic or group has the form of the names that runs give.
 
     A run created a topic if the run's id is in the topic's name and in the topic's mark (see
     `mark_of`). A run created a group if the run's id is in the group's name, and the group

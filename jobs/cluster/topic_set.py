@@ -129,7 +129,8 @@ class TopicSet:
             Replicas that the run placed must stay on their brokers.
         offline: brokers that are offline on purpose; each partition's next replica leads instead.
         is_own_placement: True if the cluster placed the replicas; False if the run placed them.
-        parts: the topics of each part of a mix, in order; empty for traffic without parts.
+        parts: the topics of each part of a mix, in the order of the parts; empty for traffic
+            without parts.
         brokers: ids of all brokers that serve clients, if the cluster placed the replicas.
         given: the shape of the topics of `cluster.topics`; None for topics that the run created.
     """
@@ -175,7 +176,7 @@ class TopicSet:
 
     @property
     def numbered(self) -> tuple[tuple[int, TopicSet], ...]:
-        """For each part of a mix, the number of its first partition and its topics; for traffic
+        """Pairs (number of the first partition, topics), one for each part of a mix; for traffic
         without parts, one such pair.
         """
         found, first = [], 0

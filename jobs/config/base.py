@@ -206,7 +206,9 @@ def default_at(model: Model, path: Sequence[Any]) -> Any:
 
 
 def _paths(model: Model, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], bool]]:
-    """The path of each key below `model`, and whether it has a value instead of further keys."""
+    """For each key below `model`: its path, and whether the key has a value instead of further
+    keys.
+    """
     for name, field in model.model_fields.items():
         # The names of a map's items are the user's choice, so the map is one key.
         child = None if _is_map(field.annotation) else _child(field.annotation)

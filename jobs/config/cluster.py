@@ -78,8 +78,8 @@ class TestbedOptions(ConfigModel):
         metadata: the store of the cluster's metadata: `zookeeper`; `kraft`, with a separate
             controller; or `combined`, with each broker also as a controller. The default is
             `zookeeper` before Kafka 3.9, and `kraft` from 3.9 on.
-        properties: broker properties that replace properties of the profile, and keys of the
-            profile, such as `heap_mb` and `link.delay`.
+        properties: values that replace values of the profile. The names are properties of brokers,
+            or keys of the profile, such as `heap_mb` and `link.delay`.
         security: security protocol of the clients' listener; if not given, the profile decides.
         jmx_secured: whether JMX requires a password and TLS; if not given, the profile decides.
     """
@@ -127,9 +127,10 @@ class Cluster(ConfigModel):
             prefix. ACLs on the prefix apply to all these names.
         topics: existing topics, for users without permission to create topics. A run writes to
             these topics, and never changes or deletes them (docs/shared-clusters.md#given-topics).
-            In a mix, each part uses the next `topic.count` topics in order. All message sizes use
-            the same topics.
-        topics_hold_data: whether runs may write to topics of `topics` that have records already.
+            In a mix, each part uses the next `topic.count` topics of this list. All message sizes
+            use the same topics.
+        topics_hold_data: whether the existing topics in `topics` may already have records when a
+            run starts.
         client_id: one client id for all connections, for example an id that has a quota. If not
             given, `client.id` of `client_properties` applies; without both, each connection has its
             own client id. A quota of this client id applies to all producers together.
@@ -137,8 +138,9 @@ class Cluster(ConfigModel):
             `orders-redline-RUN_ID-…`.
         jmx: JMX of a running cluster's brokers. A testbed sets up JMX itself, so its file has no
             `jmx`.
-        metrics: two sources of a running cluster: the source of the brokers' metrics if this source
-            is not JMX, and the source of the hosts' metrics.
+        metrics: two sources of a running cluster: one for the hosts' metrics, and one for the
+            brokers' metrics. If the brokers' metrics come from JMX, `jmx` configures their source
+            instead.
         security: security of the connections to a running cluster.
         link_mbit_per_s: speed of each broker's network interface in one direction [Mbit/s]; if not
             given, the utilization of the interfaces is unknown.
@@ -155,9 +157,9 @@ class Cluster(ConfigModel):
             root. `redline testbed up --link` writes `network_namespace`.
         link: key → value of the testbed's link between brokers and tasks; only for the run's
             record. `redline testbed up --link` writes `link`.
-        disk: key → value of each broker's disk with a configured write rate. A run shows the limit
-            according to `write_rate` next to the measured limit. `redline testbed up` writes
-            `disk`.
+        disk: the options of the brokers' disks if their write rate is configured, as key → value. A
+            run shows two limits: the limit that follows from `write_rate`, and the measured limit.
+            `redline testbed up` writes `disk`.
     """
 
     _written: Written = PrivateAttr(default_factory=dict)
@@ -206,8 +208,8 @@ class Cluster(ConfigModel):
         return self._given or self.name
 
     def keep(self, written: Written | None = None, given: str = "") -> None:
-        """Store the values of the properties `written` and `given`. Without an argument, the value
-        that was stored before stays.
+        """Store the values of the properties `written` and `given`. If an argument is missing, the
+        property keeps its previous value.
         """
         self._written = self._written if written is None else written
         self._given = given or self._given
@@ -256,7 +258,7 @@ class Cluster(ConfigModel):
 
     @property
     def broker_sources(self) -> list[BrokerSection]:
-        """The sources of the brokers' metrics that the file configures."""
+        """The sources that the file configures for the brokers' metrics."""
         jmx = [] if self.jmx is None else [self.jmx]
         return [*jmx, *(self.metrics.broker_sources if self.metrics else ())]
 
@@ -370,8 +372,8 @@ def stated_environment(
             produce request.
         link: key → value of the link; empty without a link.
         broker_ids: ids of all brokers of the cluster.
-        disk: key → value of each broker's disk with a configured write rate; empty if the brokers
-            have no such disks.
+        disk: the options of the brokers' disks, as key → value; empty if no write rate is
+            configured.
     """
     return {
         **environment_of_handlers(handler_ms, broker_ids),

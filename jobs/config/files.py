@@ -55,7 +55,7 @@ def read_conf(folder: str, name_or_path: str, asked_by: str) -> ConfFile:
     """Read a file of a folder of conf/ by its name without .yaml, or any file by its path.
 
     Args:
-        asked_by: the option or key with the file's name, for messages.
+        asked_by: the option or the key that contains the file's name, for messages.
 
     Raises:
         ConfigError: the file does not exist, or cannot be read as text.
@@ -175,14 +175,14 @@ Points = Annotated[tuple[Point, ...], Field(strict=False, min_length=2, max_leng
 
 
 class Profile(ConfigModel):
-    """The profile of a load over time.
+    """How a load changes over time.
 
     Attributes:
         name: name of the profile; the file's name without .yaml if not given.
         description: a sentence for readers.
-        points: points [seconds from the start, share of the rate]. The share is linear between two
-            points; two points at the same time are a step. The profile repeats after its last
-            point.
+        points: pairs of a time and a share: the time since the start [s], and the share of the
+            rate. The share is linear between two points; two points at the same time are a step.
+            The profile repeats after its last point.
     """
 
     name: Name

@@ -32,27 +32,28 @@ class GuardLimits(ConfigModel):
     """Limits that stop a run with exit code 5; the run deletes all of its topics.
 
     Attributes:
-        stop_topic: name of a topic that stops the run while the topic exists. An operator who
-            creates the topic ends the load without access to the driver. In the name
-            `redline-stop`, the cluster's `name_prefix` replaces `redline-`.
+        stop_topic: name of a topic that stops the run while the topic exists. If an operator
+            creates the topic, the load ends; the operator needs no access to the driver. In the
+            name `redline-stop`, the cluster's `name_prefix` replaces `redline-`.
         other_topics: whether the run stops if a topic that it did not create becomes
             under-replicated.
         disk_free_bytes_min: space that must stay free in every log directory [B]; 0 for no limit.
-        disk_used_share_max: largest used share of every log directory's volume [ratio]; if not
-            given, 0.9 on a cluster that may have other users.
+        disk_used_share_max: largest share [ratio] of a log directory's volume that may be in use.
+            If not given, 0.9 applies on a cluster that may have other users.
         load_bytes_per_s_max: largest payload rate of all producers together [B/s].
         pause_max_s: longest total time [s] for which the run pauses while brokers are missing from
             a shared cluster, for example in a planned restart.
         canary_p99_ms_max: longest time (p99) [ms] that canaries may wait for an acknowledgement, on
             a cluster that may have other users. The latency of canaries shows the latency of other
             clients.
-        canary_rise_max: lower bound of a ratio: the canaries' p99, divided by their p99 before the
-            run [ratio]. Below this bound, `canary_p99_ms_max` does not apply.
-        others_fall_max: largest share [ratio] of their throughput that other clients may lose while
+        canary_rise_max: highest accepted ratio [ratio] of the canaries' p99 to their p99 before the
+            run. Slow canaries stop the run only if both `canary_rise_max` and `canary_p99_ms_max`
+            are exceeded.
+        others_fall_max: largest share [ratio] of other clients' throughput that may be lost while
             the run loads the brokers. The guard is off if other clients write at most 50
             messages/s.
-        others_errors_per_s_max: largest increase of other clients' produce errors under the load
-            [1/s].
+        others_errors_per_s_max: largest increase [1/s] of the rate of other clients' produce errors
+            under the load.
         others_lag_s_max: how far a consumer group of another user may fall behind under the loads,
             as growth of its lag [s]. A growth of the lag by 60 s means that the lag grows by the
             number of records that the group's topics receive in 60 s.
@@ -63,10 +64,10 @@ class GuardLimits(ConfigModel):
             warm-up.
         connections_per_broker_max: largest number of connections to each broker from a trial's
             producers and group members.
-        fail_closed: whether a missing safeguard refuses a load on a cluster that may have other
-            users; otherwise the run only warns. The safeguards are canaries, the topic that stops
-            runs, the list of all topics, the metrics that show harm to other clients, and the
-            cluster's lock.
+        fail_closed: whether the run refuses or ends a load if a safeguard is missing, on a cluster
+            that may have other users. Otherwise the run only warns. The safeguards are canaries,
+            the topic that stops runs, the list of all topics, the metrics that show harm to other
+            clients, and the cluster's lock.
 
     Null turns a guard off, even if the guard has a default. A guard without a default is off unless
     it is given. The disk limits require Kafka 3.3 or later.
@@ -142,15 +143,15 @@ class GuardLimits(ConfigModel):
 
 @dataclass(frozen=True)
 class BudgetOptions(Budget):
-    """The largest cost of all trials of a run; see `search.budget.Budget`.
+    """The limits of the total cost of a run's trials; see `search.budget.Budget`.
 
     A trial starts if the run has not reached any limit of the budget yet. The last trial may
     therefore exceed the budget's limits of time and payload.
 
     Attributes:
-        trials: largest number of trials of all message sizes together.
-        duration_s: longest time in trials [s].
-        payload_bytes: largest payload offered in trials, counted once for all replicas [B].
+        trials: largest total number of trials, over all message sizes.
+        duration_s: longest total time [s] of the trials.
+        payload_bytes: largest total payload [B] that the trials offer, without replicas.
     """
 
     trials: Annotated[int, Whole(1, 1_000_000, "trials")] | None = None
@@ -193,8 +194,8 @@ class Search(ConfigModel):
         load_cap: highest load that the search offers.
         resolution: largest width of a boundary point's bracket, 1 - sustained/overloaded [ratio].
         invalid_repeats_max: largest number of consecutive repeats of an INVALID trial.
-        method: `guided`, which uses the trials' readings and earlier message sizes; or `bisection`,
-            for comparison.
+        method: `guided`, which uses readings of the trials and results of earlier message sizes; or
+            `bisection`, which serves for comparison.
         refine_max: largest number of message sizes that the run adds where the boundary line bends.
         confirm_s: duration [s] of a constant load at a found limit. Before the run reports the
             limit, this load shows whether the limit lasts. `find-limit --confirm 30m` sets
@@ -202,18 +203,19 @@ class Search(ConfigModel):
         steady_s: longest duration [s] of a constant load at the largest limit; 0 for no such load.
             The load shows whether the disks can write the bytes permanently (docs/steady.md). The
             default is 3.5 times the brokers' `vm.dirty_expire_centisecs` (105 s). The default
-            applies only if the budget allows this load, and if the load can fill a tenth of the
-            memory for dirty pages in `steady_s`.
+            applies only if the budget allows the constant load, and if this load can fill a tenth
+            of the memory for dirty pages in `steady_s`.
         to_failure: whether the constant load of `steady_s` continues on a testbed until the brokers
             are overloaded. `find-limit --to-failure` sets `to_failure`.
         brokers_offline: number of brokers in a planned outage after all limits are found. The run
             then measures the limits of the remaining brokers, and the load that they sustain while
             the stopped brokers catch up. `find-limit --offline 1` sets `brokers_offline`.
-        budget: the largest cost of all trials.
-        interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. A message size
-            whose interval is wider than `interval_max` is measured further. If the interval stays
-            wider than `interval_max`, the limit is doubtful. If `interval_max` is 1, the run
-            accepts every interval. The default is four times `resolution`.
+        budget: the limits of the total cost of all trials.
+        interval_max: largest width of a limit's 90 % interval, 1 - low/high [ratio]. If the
+            interval of a message size is wider than `interval_max`, further trials narrow this
+            interval. If the interval stays wider than `interval_max`, the limit is doubtful. If
+            `interval_max` is 1, the run accepts every interval. The default is four times
+            `resolution`.
         overload_max_s: time [s] after which a trial ends if its overload is certain. If the warm-up
             and the window together last longer than this time, the window begins during the
             warm-up. `overload_max_s` does not apply to trials of full length.

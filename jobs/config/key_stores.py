@@ -225,7 +225,7 @@ def read_store(
     """Read a JKS or PKCS12 store.
 
     Args:
-        key: the configuration's key with the path of the file, for messages.
+        key: the configuration's key whose value is the path of the file, for messages.
         password: the password of the store; not needed for the certificates of a JKS store.
         key_password: the password of the private key; None for the store's password.
 

@@ -1,4 +1,4 @@
-"""The options of an emulated link between brokers and clients, and of brokers' planted disks."""
+"""The options of two emulations: the link between brokers and clients, and the brokers' disks."""
 
 from __future__ import annotations
 
@@ -55,13 +55,15 @@ class Quantity(Checked):
         return f"{self.what}, or none" if self.is_optional else self.what
 
     def accepts(self, value: Any) -> bool:
-        """Whether a value is a number with a unit within the bounds; 0 may have no unit."""
+        """Whether a value has a unit and is within the bounds; 0 may have no unit."""
         if value in (None, "none"):
             return self.is_optional
         return self.low <= self.of(value) <= self.high
 
     def of(self, value: Any) -> float:
-        """The number of a text, multiplied by the factor of its unit; NaN for other values."""
+        """The number in a text, multiplied by the factor of its unit; NaN for a value in another
+        form.
+        """
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return math.nan
         found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-zA-Z/%]*)", _text(value))
@@ -98,7 +100,7 @@ _MAXIMUM = Whole(4_096, 2**31 - 1, "bytes")
 
 @dataclass(frozen=True)
 class Planted:
-    """The options of a link or a disk with configured limits."""
+    """The options that configure the limits of a link or of a disk."""
 
     @property
     def facts(self) -> dict[str, str]:
@@ -120,16 +122,16 @@ class Link(Planted):
 
     Attributes:
         delay: one-way delay; a round trip takes twice as long.
-        jitter: largest deviation from the delay in both directions; packets keep their order.
+        jitter: largest deviation from `delay` in each direction; packets keep their order.
         rate: largest rate in each direction; unlimited if not given.
-        loss: share of packets that are lost, in each direction.
+        loss: share of lost packets in each direction.
         queue_bytes: size of the queue of the rate limit [B]; further packets are dropped.
         held_bytes: largest number of bytes that are in flight in one direction [B]; further packets
             wait in the device's queue.
         device_packets: largest number of packets in the device's queue; further packets are dropped
             and counted.
         mtu: largest size of a packet [B].
-        seed: seed of the lost packets and of the jitter.
+        seed: seed of the random numbers that determine the lost packets and the jitter.
         brokers_tcp_rmem_max: largest receive buffer of a socket at the brokers' end [B]; the
             machine's setting if not given.
         brokers_tcp_wmem_max: largest send buffer of a socket at the brokers' end [B].
@@ -163,7 +165,7 @@ class Link(Planted):
 
     @property
     def rate_bytes_per_s(self) -> float | None:
-        """The rate of each direction, including IP and TCP headers [B/s]; None if unlimited."""
+        """The rate [B/s] in each direction, including IP and TCP headers; None if unlimited."""
         return None if self.rate is None else RATE.of(self.rate)
 
     @property

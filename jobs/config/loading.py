@@ -106,8 +106,8 @@ class Configuration:
         return self.axis.apply(self.workload.pattern(message_bytes, brokers), load)
 
     def heaviest(self, message_bytes: int) -> TrafficPattern:
-        """The traffic of a boundary point at the load with the largest batches. A run checks before
-        its first load that a topic accepts these batches.
+        """The traffic of a boundary point at the load whose batches are the largest. A run checks
+        before its first load that a topic accepts these batches.
         """
         return self.pattern(
             message_bytes, self.goal.search.load_cap if self.axis.grows_batches else 1
@@ -221,7 +221,8 @@ def load_recorded(
     options of a testbed come from the record.
 
     Args:
-        cluster, workload, goal: replacements, as for `load`; None for the recorded part.
+        cluster, workload, goal: names or paths that replace the recorded parts, as for `load`; None
+            keeps the recorded part.
         overrides: `--set` options; they apply also to the recorded parts.
 
     Raises:
@@ -566,7 +567,8 @@ def _made(
     return the object.
 
     Args:
-        is_json: whether the data come from JSON, which has no tuples, and only texts as keys.
+        is_json: whether the data come from JSON. JSON has no tuples, and all keys in JSON are
+            texts.
     """
     # Options for other files are parsed, too, so that every typo is an error.
     parsed = [each for each in map(parse_override, overrides) if each.file == kind]

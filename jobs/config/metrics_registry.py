@@ -92,7 +92,7 @@ class SourceSection(ConfigModel):
 
     Attributes:
         key: path of the section in a cluster's file; empty for a type without configuration.
-        tls_remedy: a verb phrase for messages: how to enable TLS in the cluster.
+        tls_remedy: how to enable TLS in the cluster, as a verb phrase for messages.
         suits_testbed: whether a cluster's file with the key `testbed` may configure this source.
     """
 
@@ -117,7 +117,7 @@ class SourceSection(ConfigModel):
         return None
 
     def tls_hint(self) -> tuple[str, str]:
-        """The setting in the cluster's file that enables TLS, and `tls_remedy`, for messages."""
+        """Two texts for messages: the TLS setting in a cluster's file, and `tls_remedy`."""
         return f"{self.key}.tls: true", self.tls_remedy
 
     def contacted_hosts(self, advertised: Iterable[str]) -> list[str]:
@@ -176,7 +176,8 @@ class AddressedSection(SourceSection):
     Attributes:
         port: the port of the metrics on each broker's advertised host. Exactly one of `port`,
             `endpoints` and, for Prometheus, `server` is required.
-        endpoints: broker id → host:port of the broker's metrics, if ports or hosts differ.
+        endpoints: broker id → host:port of the broker's metrics. Needed instead of `port` if the
+            brokers' ports differ, or if the metrics are on other hosts than the advertised hosts.
     """
 
     port: Annotated[int, Whole(1, 65_535)] | None = None
@@ -197,7 +198,7 @@ class AddressedSection(SourceSection):
         """Broker id → host:port of the broker's metrics.
 
         Args:
-            hosts: broker id → advertised host, of all brokers.
+            hosts: broker id → advertised host; contains all brokers.
 
         Raises:
             ConfigError: a broker has no endpoint, or several brokers share an address that must
@@ -367,8 +368,8 @@ class ServedSection(HttpSection):
     exporters.
 
     Attributes:
-        server: URL of the Prometheus server that scrapes these exporters, including a path prefix;
-            replaces `port` and `endpoints`. `https://` sets `tls`
+        server: URL of the Prometheus server that scrapes these exporters, including a path prefix.
+            The key `server` replaces `port` and `endpoints`. `https://` sets `tls`
             (docs/metrics.md#a-prometheus-server).
         selector: label matchers that select the exporters of this cluster and no others; required
             with `server`.
@@ -524,8 +525,8 @@ class NodeExporter(ServedSection, HostSection):
 
     Attributes:
         log_disks: names of the disks with the brokers' log directories, as in `lsblk`. If not
-            given, all disks of a host count, because node_exporter does not show on which disk a
-            directory is.
+            given, the source includes all disks of a host, because node_exporter does not show on
+            which disk a directory is.
     """
 
     key: ClassVar[str] = "metrics.host.prometheus"
@@ -707,7 +708,7 @@ class Prometheus(ServedSection, BrokerSection):
 
 
 class HostMetrics(ConfigModel):
-    """The source of the metrics of the brokers' hosts.
+    """The source that provides the metrics of the brokers' hosts.
 
     Attributes:
         prometheus: node_exporter on each host.
@@ -725,8 +726,8 @@ class HostMetrics(ConfigModel):
 
 
 class Metrics(ConfigModel):
-    """The source of the brokers' metrics if this source is not JMX, and the source of the hosts'
-    metrics.
+    """The source of the hosts' metrics, and the source of the brokers' metrics. If the brokers'
+    metrics come from JMX, the cluster's key `jmx` configures their source instead.
 
     Attributes:
         prometheus: Prometheus exporters of the brokers, or a Prometheus server.

@@ -128,9 +128,10 @@ def _consumers(read: _Reader, size: int, topics: int, partitions: int) -> dict[s
     """The section `consumers`: one group for each subscription, with the consumers of all topics.
 
     The benchmark has one group for each pair of a topic and a subscription. In the translation, one
-    group for each subscription reads all topics. Each group of the translation replaces all the
-    benchmark's groups of this subscription, and has as many members as these groups together. The
-    number of consumers and the bytes that they read are therefore the same as in the benchmark.
+    group for each subscription reads all topics. The translated group of a subscription replaces
+    all groups that the benchmark has for this subscription. The translated group has as many
+    members as the replaced groups together. The number of consumers and the bytes that they read
+    are therefore the same as in the benchmark.
     """
     subscriptions = read.whole("subscriptionsPerTopic", 0, 0)
     each = min(read.whole("consumerPerSubscription", 0, 0), partitions)

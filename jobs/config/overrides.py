@@ -118,7 +118,7 @@ key differs from this name are in the map.
 
 
 def own_name(key: str) -> str:
-    """The key for a name, which may be a property name of Kafka: `compression.type` →
+    """The key with this name, or with this property name of Kafka: `compression.type` →
     `compression`.
     """
     name = key.replace(".", "_")
@@ -155,8 +155,8 @@ def _rename(source: ParsedFile, path: tuple[str, ...], given: Any) -> None:
 
 
 def option_with_own_name(override: Override) -> Override:
-    """The option. If it contains a property name of Kafka, such as `linger.ms`, the key's name
-    replaces the property name.
+    """The option. If the option contains a property name of Kafka, such as `linger.ms`, the key's
+    name replaces the property name.
     """
     depth = 2 if override.keys[0] == "mix" else 0  # below the name of a part
     above, (section, *rest) = override.keys[:depth], override.keys[depth:] or ("",)

@@ -257,7 +257,9 @@ def _expected_value(model: Model, path: tuple[Any, ...]) -> str:
 
 
 def _remedy(model: Model, path: tuple[Any, ...]) -> str:
-    """The remedy for a wrong value: correct it, or remove the key if it has a simple default."""
+    """The remedy for a wrong value: correct the value, or remove the key if the key has a simple
+    default.
+    """
     field = field_at(model, path)
     if field is None or field.is_required() or not isinstance(field.default, (int, float, str)):
         return "correct it"

@@ -67,8 +67,9 @@ def read_secret(reference: str, key: str, of: str = "cluster ") -> str:
     Args:
         reference: `env:NAME`; or `file:PATH`, from which a trailing newline is removed; or
             `properties:PATH#NAME` for a secret in a cluster's `client_properties`.
-        key: path of the key with the reference, for messages.
-        of: the file with the key, for messages, such as `cluster `.
+        key: path of the configuration's key whose value is `reference`, for messages.
+        of: text that messages show before `key`, such as `cluster `; empty for an option of a
+            command.
 
     Raises:
         ConfigError: the secret does not exist, or is empty.
@@ -233,10 +234,11 @@ class Security(ConfigModel):
         keyfile: PEM file of the private key of the certificate in `certfile`.
         certfile_password_from: reference to the password of the store in `certfile`.
         key_password_from: reference to the password of the private key.
-        ca_pem_from: reference to the trusted certificates as PEM text, instead of `cafile`.
-        certificate_pem_from: reference to the client's certificate as PEM text, instead of
+        ca_pem_from: reference to a PEM text with the trusted certificates, instead of `cafile`.
+        certificate_pem_from: reference to a PEM text with the client's certificate, instead of
             `certfile`; requires `key_pem_from`.
-        key_pem_from: reference to the private key of this certificate as PEM text.
+        key_pem_from: reference to a PEM text with the private key of the certificate in
+            `certificate_pem_from`.
         check_hostname: whether the broker's certificate must name the broker's host.
     """
 

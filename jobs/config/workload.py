@@ -47,11 +47,11 @@ class MixPart(ConfigModel):
 def sections_of_mix(source: ParsedFile) -> dict[str, Any]:
     """The data of a workload's file; for a mix, the sections of the first part are added.
 
-    The added sections are placeholders. After the check of all parts, `Workload` replaces the added
-    sections.
+    The added sections are placeholders. After the check of all parts, `Workload` replaces the
+    placeholders with the sections of the whole workload.
 
     Raises:
-        ConfigError: the file has a key next to `mix` that belongs in the parts.
+        ConfigError: next to `mix`, the file has a key that belongs in the parts.
     """
     data = source.data
     parts = data.get(MIX)
@@ -86,8 +86,8 @@ class Workload(ConfigModel):
         message_bytes: mean sizes of a message, key and value together [B]; each size once, in the
             order of the search.
         notes: sentences for readers of plans.
-        np: number of producers for a search along another axis than np; not given for a search
-            along np.
+        np: number of producers, if the search varies another quantity than np; not given if the
+            search varies np.
         mix: name → part of a mix, which offers several traffic patterns in one load
             (docs/mixes.md). Each part of a mix has `producers`, one `message_bytes`, and the
             sections `producer`, `payload`, `topic` and `consumers`; a workload with parts has none

@@ -25,14 +25,14 @@ class Plan:
     Attributes:
         cluster, workload, goal: names of the configuration files.
         brokers: number of brokers; None while the number is unknown.
-        message_bytes: the message sizes of the run, in order [B].
+        message_bytes: the message sizes [B], in the order in which the run uses them.
         producer: the traffic of one producer as text, for example `1 MB/s, acks=1, linger 10 ms`.
         resolution: width of the bracket at which a search ends [ratio]; None without a search.
         trial_s: duration of one trial with all its phases [s].
-        trials_estimated: estimated number of trials of all message sizes together.
+        trials_estimated: estimated total number of trials, over all message sizes.
         duration_s: estimated duration of all trials [s].
-        starting_s: estimated time outside the trials [s], such as the start of brokers and Spark,
-            and the warm-up of the brokers.
+        starting_s: estimated time [s] that the run needs in addition to the trials, for example to
+            start brokers and Spark, and to warm up the brokers.
         write_bytes_max: upper bound of the written payload with all replicas [B]; None if unknown.
         peak_mb_per_s: estimate of the highest load that the run offers [MB/s]; None if unknown.
         disk_bytes_max: estimated upper bound of the data that the brokers store at the same time
@@ -61,7 +61,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class PlanShown:
-    """The plan of a dry run. A dry run reports no further event."""
+    """The plan of a dry run. This event is the last event of a dry run."""
 
     plan: Plan
 
@@ -98,7 +98,7 @@ class TrialStarted:
     Attributes:
         number: the trial's number in the run, from 1.
         pattern: the traffic pattern to offer.
-        reason: the reason for this trial.
+        reason: why the run makes this trial.
         duration_s: expected duration of all phases [s]; None if unknown.
     """
 
@@ -114,8 +114,8 @@ class TrialProgress:
 
     Attributes:
         elapsed_s: time since the start of the trial [s].
-        achieved_mb_per_s: acknowledged payload of the whole cluster since the start of the window
-            [MB/s].
+        achieved_mb_per_s: acknowledged payload rate [MB/s] of the whole cluster since the start of
+            the window.
         busiest: the broker whose request handlers are currently the least idle.
     """
 

@@ -134,7 +134,9 @@ def trial_reason(event: TrialFinished) -> str:
 
 
 def idle_words(busiest: BrokerWindow | None) -> str:
-    """The lowest idle fraction of request handlers and the broker's id, such as `0.41 (2)`."""
+    """The lowest idle fraction of request handlers, and the id of the broker with this fraction,
+    such as `0.41 (2)`.
+    """
     if busiest is None or busiest.handler_idle is None:
         return UNKNOWN
     return f"{busiest.handler_idle:.2f} ({busiest.broker_id})"

@@ -127,8 +127,8 @@ _MEAN_TOLERANCE = 0.01
 
 
 def record_counts(full: int, natural: int, per_octave: int) -> list[int]:
-    """The record counts of the bodies that are compressed in advance. Each body contains that many
-    of the first records of a full batch.
+    """The record counts of the bodies that are compressed in advance. A body with the record count
+    n contains the first n records of a full batch.
 
     The numbers are in ascending order, up to `full`. If `natural` is below `full`, the result
     includes `natural`, `natural - 1` and `natural + 1`. The result also includes a series of counts
@@ -154,7 +154,7 @@ class BatchPool:
         compression_ratio: ratio of two sizes of the records: the size before compression, divided
             by the size after compression.
         mean_payload_bytes: mean payload of a record [B], for batches of the natural count.
-            Producers usually send such batches while the brokers keep up.
+            Producers usually send batches of the natural count while the brokers keep up.
 
     Raises:
         CodecError: the codec is unknown, or its library is not installed on this host.

@@ -190,11 +190,11 @@ class Section:
         self.tail: Tail | None = None
 
     def fitting(self, records: int) -> int:
-        """Largest record count of a batch from this section that does not exceed `records`."""
+        """The largest record count of a batch from this section, but at most `records`."""
         return min(records, self.full_records)
 
     def body(self, records: int) -> memoryview:
-        """The bytes after the header of a batch with this number of records, as a view."""
+        """The part of a batch after its header, as a view; the batch has this number of records."""
         return self._data[: self._ends[records]]
 
     def size_of(self, records: int) -> int:
@@ -255,5 +255,5 @@ class CompressedSection(Section):
         return self._counts[max(0, bisect_right(self._counts, records) - 1)]
 
     def body(self, records: int) -> memoryview:
-        """The bytes after the header of a batch with this number of records, as a view."""
+        """The part of a batch after its header, as a view; the batch has this number of records."""
         return self._bodies[records]

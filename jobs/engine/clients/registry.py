@@ -23,11 +23,11 @@ class Client:
     """One client, for producers and for consumers.
 
     Attributes:
-        producers: function that makes the client of a task with producers. Its arguments are the
-            plan and the number of the task (from 0). The caller opens the client.
-        consumers: function that makes the client of a task with consumers. Its arguments are the
-            plan and the number of the task (from 0). The caller opens the client.
-        packages: packages that executors need for the client: package → one of its modules.
+        producers: function that makes the client of a task with producers. The function's arguments
+            are the plan and the number of the task (from 0). The caller opens the client.
+        consumers: function that makes the client of a task with consumers. The function's arguments
+            are the plan and the number of the task (from 0). The caller opens the client.
+        packages: package that executors need for the client → one of the package's modules.
     """
 
     producers: Callable[[TrialPlan, int], TaskClient]

@@ -132,7 +132,7 @@ class GroupLedger:
     def share(
         self, positions: Iterable[Position], targets: Mapping[int, int] | None = None
     ) -> GroupShare:
-        """The counts of the group's members in this task for the window.
+        """The counts for the window, of all group members in this task.
 
         Args:
             positions: positions in the partitions that the members own now.

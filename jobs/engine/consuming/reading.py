@@ -156,7 +156,7 @@ class Reader(PositionBook):
     """The partitions of one member, with the member's positions.
 
     Attributes:
-        generation: number of changes of the assignment so far; answers to requests of an earlier
+        generation: how often the assignment has changed so far. Answers to requests of an earlier
             generation are ignored.
         is_paused: True before the first assignment, and during a rebalance.
     """
@@ -253,8 +253,8 @@ class FetchChannel(Channel):
 
     @property
     def skippable(self) -> int:
-        """Number of bytes that are left of the current batch [B]; 0 if CRCs are checked. See
-        `Channel`.
+        """Size [B] of the rest of the current batch, which can be skipped; 0 if CRCs are checked.
+        See `Channel`.
         """
         return 0 if self._check_crcs else self.stream.skippable
 
