@@ -116,8 +116,8 @@ def _payload_label(boundary: Boundary) -> str:
 
 
 def _messages(boundary: Boundary, mb_per_s: float | None) -> float | None:
-    """Messages per second at a payload rate [1/s]; None if the rate is not known or the size
-    varies.
+    """Messages per second [1/s] at the given payload rate; None if the payload rate is not known,
+    or if the message size varies.
     """
     if mb_per_s is None or boundary.mb_per_s <= 0 or boundary.along is MESSAGE_BYTES:
         return None

@@ -107,7 +107,8 @@ def write_file(name: str, path: Path, content: str | bytes) -> None:
     """Write a file to a path that the user gave. The write is atomic.
 
     Args:
-        name: the kind of file, or the option that sets its path, for the error message.
+        name: text for the file in the error message: the kind of file, or the option that sets
+            the file's path.
 
     Raises:
         ConfigError: the file cannot be written.
@@ -140,7 +141,7 @@ def yaml_text(document: object, width: int | None = None) -> str:
 
 
 def write_json_file(path: Path | None, document: object) -> None:
-    """Write the answer as JSON to the file that the option `--json` names.
+    """Write the answer as JSON to the file of the option `--json`.
 
     If the user did not give the option `--json` (`path` is None), no file is written.
     """
@@ -152,7 +153,8 @@ def require_new(name: str, path: Path, *, is_forced: bool) -> None:
     """Check that a file can be written. An existing file is an error unless `--force` is given.
 
     Args:
-        name: the kind of file, or the option that sets its path, for the error message.
+        name: text for the file in the error message: the kind of file, or the option that sets
+            the file's path.
         path: path of the file.
         is_forced: True with the option `--force`.
 
@@ -171,7 +173,8 @@ def require_place(name: str, path: Path) -> None:
     """Check that `write_file` can write to a path. The check does not change the file.
 
     Args:
-        name: the kind of file, or the option that sets its path, for the error message.
+        name: text for the file in the error message: the kind of file, or the option that sets
+            the file's path.
         path: path of the file.
 
     Raises:

@@ -284,7 +284,8 @@ def _time_axis() -> alt.X:
 
 def _upper(row: Mapping[str, Any]) -> float | None:
     """The payload rate at the lowest overload [MB/s per broker]; None if it is not known. On the
-    axis `message_bytes`, the lowest overload has another message size, so its rate is not known.
+    axis `message_bytes`, the rate is not known, because the lowest overload has another message
+    size than the sustained load.
     """
     over, mps = row["mps_overloaded"], row["mps"]
     is_known = over and mps and row["axis"] != "message_bytes"

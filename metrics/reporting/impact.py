@@ -72,7 +72,9 @@ class Impact:
 
     @property
     def load(self) -> tuple[str, ...]:
-        """A sentence about the heaviest load and the longest overload; empty if not measured."""
+        """A sentence about the heaviest load and the longest overload; empty if no load was
+        measured.
+        """
         if self.heaviest_mb_per_s is None:
             return ()
         over_s = self.longest_overload_s

@@ -2,8 +2,8 @@
 messages.
 
 The answer of a search has at most five lines for each message size. The evidence follows the lines
-of the answer. The terminal, the report and messages show equal lines in an equal order. The answer
-about a fixed load states whether the cluster sustains the load, and the unused share of the
+of the answer. The terminal, the report and messages show the same lines in the same order. The
+answer about a fixed load states whether the cluster sustains the load, and the unused share of the
 resource with the highest use.
 """
 
@@ -237,7 +237,7 @@ def proven_words(boundary: Boundary) -> str:
 
 
 def proof_words(proof: DiskProof) -> str:
-    """The duration and the volume for which a load is proven, in the words of `proven_words`."""
+    """The proven duration and the proven volume of a load, in the words of `proven_words`."""
     size = proof.taken_bytes
     on_disk = " on disk" if proof.on_disk else ""
     amount = "" if size is None else f", {format_volume(size)}"
@@ -287,7 +287,8 @@ class SizeAnswer:
         latency: latencies of the records at this load; empty if the latencies are not known.
         caveat: the most important restriction of the answer, see `caveats_of`; empty if there is no
             restriction.
-        why: the evidence for the answer, one sentence for each fact, in the order of the lines.
+        why: the evidence for the answer, one sentence for each fact, in the order of the answer's
+            lines.
     """
 
     size: str

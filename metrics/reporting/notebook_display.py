@@ -189,7 +189,7 @@ WINDOW_COLUMNS = (
 
 
 def window_s(trial: Mapping[str, Any]) -> float:
-    """The length of the measured window of a trial in a row of `trials` [s]."""
+    """The length [s] of a trial's measured window, from a row of the table `trials`."""
     passed: float = (trial["window_end"] - trial["window_start"]).total_seconds()
     return passed
 

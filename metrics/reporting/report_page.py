@@ -5,7 +5,7 @@
 
 * the answers for each goal, with the limiting resource of each message size;
 * commands of Kafka's own tools that offer the limit, and the overload above the limit;
-* the trials of the run, with the brackets of which a trial is the sustained or the overloaded end;
+* the trials of the run, each with the ends of brackets (sustained or overloaded) that it provides;
 * the readings of each trial over time, as small SVG drawings without scripts;
 * the environment and the configuration of the run.
 """
@@ -195,7 +195,7 @@ class ListedTrial:
 
     @property
     def reason(self) -> str:
-        """The most important reason of the first goal that has a reason for its verdict."""
+        """The most important reason for the verdict, from the first goal that has a reason."""
         judgements = self.trial.judgements.values()
         return next((reason.text for each in judgements for reason in each.reasons), "")
 
@@ -214,7 +214,8 @@ def listed_trials(
 ) -> tuple[ListedTrial, ...]:
     """All trials of a run in chronological order.
 
-    Each trial states the ends of brackets (sustained or overloaded) that the trial provides.
+    Each listed trial contains the ends of brackets (sustained or overloaded) that the trial
+    provides.
     """
     ordered = sorted(trials, key=lambda each: each.number)
     sides = _sides(ordered, boundaries)

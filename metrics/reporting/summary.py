@@ -60,7 +60,8 @@ class RunSummary:
         carries: whether the cluster sustains a fixed load; None without a conclusion, and after a
             search.
         answer: the answer about the fixed load in one line; empty after a search.
-        owner_bounds: topic → the bounds of the cluster's owner that were valid at the end.
+        owner_bounds: topic in which the cluster's owner sets bounds → the bounds that were valid at
+            the end of the run.
         impact: the effect of the run on other clients; None before the first trial, and in files of
             older versions.
     """
@@ -92,8 +93,8 @@ def chosen_goal(boundaries: Sequence[Boundary], run_id: str, goal: str | None) -
     """The name of the chosen goal of a run. If `goal` is None, the result is the run's only goal.
 
     Raises:
-        ConfigError: the run has no goal with this name, or no name is given and the run has several
-            goals.
+        ConfigError: the run has no goal with this name; or `goal` is None, although the run has
+            several goals.
     """
     goals = list(dict.fromkeys(each.goal for each in boundaries))
     chosen = goals[0] if goal is None and len(goals) == 1 else goal

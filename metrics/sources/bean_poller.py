@@ -47,7 +47,7 @@ OPEN_EACH_S = 0.05
 def brief(error: str) -> str:
     """The innermost cause in the text of a Java exception, on one line.
 
-    RMI nests up to four exceptions in one message. The last exception names the cause.
+    RMI nests up to four exceptions in one message. The last exception contains the cause.
     """
     last = " ".join(error.split()).rsplit("nested exception is:", 1)[-1].strip(" ]\"'}")
     return last.removeprefix("java.net.").removeprefix("java.io.")

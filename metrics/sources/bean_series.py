@@ -207,7 +207,7 @@ def _patterns(domain: str, parts: tuple[_Part, ...], attribute: str) -> tuple[re
 
 
 def _end(attribute: str) -> str:
-    """A pattern for the name of a bean's attribute at the end of a series' name.
+    """A pattern that finds a bean's attribute at the end of a series' name.
 
     The pattern lacks the word `total` at the end of the attribute's name, because release 1 of the
     exporter drops `_total` from the names of some series.
@@ -238,7 +238,7 @@ def _shortened(found: re.Match[str], parts: Iterable[_Part]) -> str:
 
 
 def _name_values(value: str) -> tuple[str, ...]:
-    """The texts that can stand for a bean's name in the name of a series, the longest first."""
+    """The forms that a bean's name can have inside the name of a series, the longest first."""
     whole = squeezed(value)
     short = (squeezed(value.removesuffix(each)) for each in (_PERIOD, _SHARE))
     return (whole, *(each for each in short if each != whole))

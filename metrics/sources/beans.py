@@ -2,10 +2,10 @@
 
 The name of a reading is its key in `BrokerSample.values`, and ends in its unit. Counters are
 cumulative since the broker's start, and a window computes their differences. For a histogram, the
-count and the mean are read, because the exact mean of a window follows from these two numbers.
-The attributes `Max`, `*Rate` and the percentiles are never read, because they do not describe one
-window. An object name with `*` stands for several beans. Each bean that an object name with `*`
-matches has the reading `name:text matched by *`, for example `network_wait_ns:PLAINTEXT/0`.
+count and the mean are read, because the exact mean of a window follows from these two numbers. The
+attributes `Max`, `*Rate` and the percentiles are never read, because they do not describe one
+window. An object name with `*` stands for several beans. Each of these beans has its own reading
+`name:text matched by *`, for example `network_wait_ns:PLAINTEXT/0`.
 
 The catalogue follows Kafka's monitoring documentation from 2.8 to 4.4. KIP-1207 describes the beans
 of the handlers, and KIP-773 describes the names of the selectors' attributes.
@@ -172,7 +172,8 @@ class Bean:
     earlier: str = ""
 
     def readings(self) -> tuple[Reading, ...]:
-        """The numbers to read: count and mean of a histogram, or one number of another bean.
+        """The numbers to read: two numbers of a histogram (count and mean), or one number of any
+        other bean.
 
         If the attribute had another name in earlier releases, the result has two readings with one
         name: first the earlier attribute, then the current attribute. If a node shows two readings
@@ -437,20 +438,21 @@ def with_own_idle(values: Mapping[str, float], at_s: float) -> dict[str, float]:
 
 
 def count_as(name: str, values: Mapping[str, float], own_name: str) -> dict[str, float]:
-    """A count under a new name. The result also has the count's total time of ticks and the count's
-    errors, as readings under the new name.
+    """A count under a new name. The result also has the total time of the count's ticks and the
+    count's errors, as readings under the new name.
 
     Args:
         name: the new name.
         values: readings of a sample.
-        own_name: the name in `values`.
+        own_name: the name of the count in `values`.
     """
     prefixes = ("", f"{TICKED_S}:", f"{TICK_ERROR}:", f"{TICK_EDGE_ERROR}:")
     return {f"{p}{name}": values[f"{p}{own_name}"] for p in prefixes if f"{p}{own_name}" in values}
 
 
 def controller_share(values: Mapping[str, float]) -> float | None:
-    """The largest possible busy share of the controller's handlers since the start [ratio].
+    """The largest possible busy share [ratio] of the controller's handlers since the start of the
+    process.
 
     None if the broker's and the controller's handlers share no meter.
     """
@@ -463,7 +465,9 @@ def controller_share(values: Mapping[str, float]) -> float | None:
 
 
 def controller_bound_ns(values: Mapping[str, float], uptime_ms: float) -> float:
-    """The longest possible busy time of the controller's handlers since the start [ns]."""
+    """The longest possible busy time [ns] of the controller's handlers since the start of the
+    process.
+    """
     names = [controller_request(each) for each in CONTROLLER_REQUESTS]
     counts = {name: values[f"{name}_count"] for name in names if f"{name}_count" in values}
     if not counts:

@@ -26,7 +26,7 @@ class SourceRequest:
         hosts: broker id → advertised host.
         version: the part of Kafka's version that the protocol shows, such as `4.1`.
         options: key below `metrics.extension.options` in the cluster's file → its value as text.
-        secret: returns the secret to which an option refers, given the name of the option. The
+        secret: gets the name of an option, and returns the secret to which this option refers. The
             option's value is a reference such as `env:NAME`.
     """
 

@@ -6,9 +6,9 @@ balancer, a translated address or a service of Kubernetes, one process may answe
 brokers, or several processes may answer for one broker. The first polls show that a broker does not
 have a process of its own:
 
-- One process answers for two nodes if their constant readings are equal, and if each counter never
-  falls from a poll of one node to the next poll of the other node. The counters of two JVMs differ
-  at least by some nanoseconds of waiting time or CPU time.
+- One process answers for two nodes if their constant readings are equal, and if no counter falls
+  from a poll of one node to the next poll of the other node. The counters of two JVMs differ at
+  least by some nanoseconds of waiting time or CPU time.
 - Several processes answer for a node if a counter of the node falls between two polls, or if the
   node's uptime grows by more than the time between two polls.
 """
@@ -61,8 +61,8 @@ def same_process(first: Sequence[Readings], second: Sequence[Readings]) -> bool:
     """Whether the metrics of two nodes come from one process.
 
     Args:
-        first, second: readings of each node, one item for each poll. Each poll began after the
-            previous polls of both nodes had ended.
+        first, second: readings of the first node, and readings of the second node; one item for
+            each poll. Each poll began after the previous polls of both nodes had ended.
     """
     names = set(first[0]).intersection(*first[1:], *second)
     agreeing = 0
@@ -197,8 +197,8 @@ class FirstPolls:
 
     Attributes:
         rounds: one list of the brokers' samples for each poll.
-        nodes_s, hosts_s: durations of the polls of the brokers' metrics, and durations of the polls
-            of the hosts [s].
+        nodes_s, hosts_s: duration of each poll of the brokers' metrics [s], and duration of each
+            poll of the hosts [s].
         interval_s: time between two samples if another program takes the samples [s]. See
             `NodeInfo`.
         spared_s: minimum time between two samples of brokers with many partitions [s]. See
@@ -213,14 +213,16 @@ class FirstPolls:
 
     @property
     def poll_s(self) -> float:
-        """The longer of two durations: the fastest poll of the brokers' metrics, and the fastest
-        poll of the hosts [s].
+        """The duration of the fastest poll of the brokers' metrics, or of the fastest poll of the
+        hosts, whichever is longer [s].
         """
         return max(min(self.nodes_s), min(self.hosts_s))
 
     @property
     def slower(self) -> str:
-        """The slower source, judged by its fastest poll: the brokers' hosts or their metrics."""
+        """The source whose fastest poll is slower, as text: `the brokers' hosts` or
+        `the brokers' metrics`.
+        """
         is_host = min(self.hosts_s) > min(self.nodes_s)
         return "the brokers' hosts" if is_host else "the brokers' metrics"
 

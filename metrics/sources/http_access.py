@@ -38,7 +38,7 @@ class CertifiedServer:
     """A kind of server, and the place of its TLS settings in the cluster's file.
 
     Attributes:
-        noun: noun for the server, such as `broker`.
+        noun: word for this kind of server, such as `broker`.
         section: name of the section that contains the TLS settings in the cluster's file, such as
             `security`.
         addresses: name of the setting with the server's address, such as `advertised.listeners`.
@@ -96,7 +96,7 @@ class CertifiedServer:
 
 
 def unusable_file(key: str, path: str, why: str, wanted: str) -> ConfigError:
-    """The error for a file in the cluster's TLS settings that cannot be used.
+    """The error for an unusable file whose path is in the cluster's TLS settings.
 
     Args:
         key: key of the setting.
@@ -454,7 +454,7 @@ class HttpAccess:
 
         Args:
             error: the error of a request.
-            has_answered: whether the exporter has answered this client before.
+            has_answered: whether the exporter has answered an earlier request of this client.
         """
         is_cut = isinstance(error, _CUT)
         if is_cut and has_answered:

@@ -37,7 +37,7 @@ def named_apart(name: str, source: str) -> tuple[str, str]:
     """A unique name for a class, and the class's source with this name.
 
     py4j caches methods by class name. If two class loaders of one JVM had a class of the same name,
-    calls of the second class would go to the methods of the first class.
+    calls to the second class would go to the methods of the first class.
     """
     own_name = f"{name}{uuid.uuid4().hex}"
     return own_name, source.replace(name, own_name)

@@ -1,15 +1,15 @@
 """JMX of the brokers, read by the driver's JVM, or by jmxquery if the driver has no JVM.
 
-**The driver's JVM.** One call through py4j samples all brokers, and no process is started. The
-source works with any py4j view of a JVM that has Janino on its class path, such as `spark._jvm` of
-Spark's driver. The source does not depend on Spark.
+**The driver's JVM.** One call through py4j takes the samples of all brokers, and no process is
+started. The source works with any py4j view of a JVM that has Janino on its class path, such as
+`spark._jvm` of Spark's driver. The source does not depend on Spark.
 
 The Java class `RedlineJmxPoller` polls all brokers inside the driver's JVM, because a sample has
 about 80 readings of each broker, and each call through py4j takes one round trip. Janino, the
-compiler that Spark uses for its generated code, compiles `RedlineJmxPoller` at the start. The class
-uses neither lambdas nor type inference, because Janino does not support them. The brokers are
-polled in parallel, up to a limit. When one broker has answered, the poll of the next broker begins.
-All polls begin within half of the deadline even if no broker answers.
+compiler that Spark uses for its generated code, compiles `RedlineJmxPoller` when the source is
+opened. The class uses neither lambdas nor type inference, because Janino does not support them. The
+brokers are polled in parallel, up to a limit. When one broker has answered, the poll of the next
+broker begins. All polls begin within half of the deadline even if no broker answers.
 
 The protocol is text. A plan has one line `name TAB object name TAB attribute TAB key` for each
 reading. Lines with the same object name are adjacent. For each broker, `sample` returns a line `#
@@ -29,14 +29,14 @@ balancer, the sample has an error.
 
 Between the samples, a cheap call probes each connection five times per second. With more than 200
 brokers, all connections together are probed a thousand times per second. `silent_ms` is the longest
-wait for the answer to a probe since the last sample. If the driver's JVM itself was paused during
-the wait, the time of the pause is subtracted. So `silent_ms` shows whether the process or the
-machine of a broker was paused.
+wait for the answer to a probe; each sample has the longest wait since the previous sample. If the
+driver's JVM itself was paused during the wait, the time of the pause is subtracted. So `silent_ms`
+shows whether the process or the machine of a broker was paused.
 
-**Protection of the driver's JVM.** The client side of JMX creates objects of any class that an
-answer names. The client side also uses the JVM's default TLS context, and does not check the host's
+**Protection of the driver's JVM.** The client side of JMX creates objects of any class that occurs
+in an answer. The client side also uses the JVM's default TLS context, and does not check the host's
 name. The classes, the TLS context and the check of the host's name cannot be configured for a
-single connection. RMI finds classes by the class loader of its caller or of its thread. So a
+single connection. To find classes, RMI uses the class loader of its caller or of its thread. So a
 separate class loader, `RedlineJmxGuard`, defines the class of the poller. `RedlineJmxGuard` is also
 the class loader of the poller's threads. `RedlineJmxGuard` knows Java's own classes, and no class
 of Spark. `RedlineJmxGuard` replaces Java's `SslRMIClientSocketFactory` by a class that trusts the
@@ -313,7 +313,7 @@ def ask(
         connection: the node and the `java` command.
         queries: the attributes to read.
         access: login for JMX, or None if JMX needs no login.
-        timeout_s: longest time to an answer [s].
+        timeout_s: longest wait for an answer [s].
 
     Raises:
         subprocess.CalledProcessError: the program failed, for the reason in its `stdout`.

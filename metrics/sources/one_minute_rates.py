@@ -1,8 +1,9 @@
 """Counts that are computed from the one-minute rates of Kafka's meters.
 
 Some exporters show a meter's one-minute rate, but not the meter's count of events. Kafka uses the
-meters of Yammer's metrics 2.2. Such a meter updates its one-minute rate every 5 s since the meter
-was created. This module calls one update a *tick*. The formulas use these symbols:
+meters of Yammer's metrics 2.2. Such a meter updates its one-minute rate every 5 s, counted from the
+time at which the meter was created. This module calls one update a *tick*. The formulas use these
+symbols:
 
 - n: number of events between two successive ticks;
 - x = n / 5 s: rate of events between two successive ticks;
@@ -114,7 +115,7 @@ class TickedCount:
         self.has_moved = rate > 0
 
     def update(self, at_s: float, rate: float, rounding: float, most: float) -> bool:
-        """Add a later reading of the rate.
+        """Add the next reading of the rate.
 
         Args:
             at_s: time of the reading [s since the epoch].
@@ -317,7 +318,7 @@ class RateCounts:
 
 @dataclass(frozen=True)
 class Ticks:
-    """The update intervals of a one-minute rate that lie wholly in a span of time.
+    """The whole update intervals of a one-minute rate within a span of time.
 
     Attributes:
         duration_s: total length of the update intervals [s], or 0 if there is none.
@@ -331,18 +332,18 @@ class Ticks:
 
 
 def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
-    """The update intervals (ticks) of a one-minute rate that lie wholly between samples.
+    """The whole update intervals of a one-minute rate between the first and the last sample.
 
     The first update interval begins with a tick after the first sample, and the last update
     interval ends before the last sample. If there are only two samples, all ticks between the
     samples count, although the first update interval began before the first sample.
 
     Args:
-        samples: samples of one broker by time.
+        samples: samples of one broker, in chronological order.
         name: name of the count.
 
     Returns:
-        The update intervals, or None if the count is not computed from one-minute rates.
+        The whole update intervals, or None if the count is not computed from one-minute rates.
     """
     clock = f"{TICKED_S}:{name}"
     if clock not in samples[-1].values:
@@ -363,7 +364,9 @@ def whole_ticks(samples: Sequence[Sample], name: str) -> Ticks | None:
 
 
 def counts_restarted(before: Sample, after: Sample) -> bool:
-    """Whether the counts computed from one-minute rates began at 0 again between two samples."""
+    """Whether the counts that are computed from one-minute rates began at 0 again between two
+    samples.
+    """
     clock = f"{TICKED_S}:{HANDLER_IDLE_NS}"
     return after.values.get(clock, 0.0) < before.values.get(clock, 0.0)
 

@@ -41,7 +41,7 @@ same order."""
 
 
 class PrometheusSource:
-    """Scrapes the exporters of all brokers.
+    """A `MetricsSource` that scrapes the exporters of all brokers.
 
     Args:
         endpoints: addresses of the nodes' exporters.

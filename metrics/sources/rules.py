@@ -2,9 +2,9 @@
 rule sets.
 
 A rule set maps the name of a reading to a selector such as
-`kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector names all labels of
-the series. `*` in a name or as the value of a label matches any text. The matched text is added to
-the name of the reading, as in `network_wait_ns:PLAINTEXT/0`. The suffix `_total` is ignored,
+`kafka_network_requestmetrics_totaltimems_count{request="Produce"}`. A selector contains all labels
+of the series. `*` in a name or as the value of a label matches any text. The matched text is added
+to the name of the reading, as in `network_wait_ns:PLAINTEXT/0`. The suffix `_total` is ignored,
 because release 1 of the exporter adds it to some names of release 0 and removes it from others.
 """
 
@@ -242,9 +242,9 @@ def rule_set(name: str, data: Mapping[str, Any]) -> RuleSet:
 
     Args:
         name: name of the file, for messages.
-        data: reading → entry or list of entries. An entry is a selector, or a map with `series` and
-            with `factor`, `start_time` or `one_minute_rate`. If a reading has a list of entries,
-            the first entry is preferred.
+        data: reading → entry or list of entries. An entry is a selector, or a map with the key
+            `series`. Further keys of the map are optional: `factor`, `start_time` and
+            `one_minute_rate`. If a reading has a list of entries, the first entry is preferred.
 
     Raises:
         ConfigError: the name of a reading is unknown, or a selector is malformed.

@@ -55,8 +55,8 @@ class _Layout:
 
     Attributes:
         lines: number of lines of the page.
-        places: for each reading, the index of its line, the text before the number, and the match
-            of the line.
+        places: for each reading, the index of the reading's line, the text before the number, and
+            the `Match` of the line's series.
     """
 
     lines: int
@@ -75,8 +75,8 @@ class _Layout:
         return cls(len(lines), tuple(places))
 
     def numbers(self, lines: list[str]) -> Iterator[tuple[Match, str]]:
-        """For each reading on a page with this layout, the match of its line and the text of its
-        number.
+        """For each reading on a page with this layout, the `Match` of the reading's series and the
+        text of the reading's number.
 
         Raises:
             LookupError: the lines of the page are not the lines of this layout.
@@ -114,7 +114,7 @@ class Exporter(Protocol):
 
 
 class Scraper:
-    """Scrapes one exporter over a persistent connection. A scraper is not thread-safe.
+    """A scraper of one exporter, with a persistent connection. A scraper is not thread-safe.
 
     Args:
         endpoint: address of the exporter.
@@ -225,7 +225,8 @@ class Scraper:
 
 
 def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str, float]:
-    """Reading → its value, from the preferred selector whose series has a number.
+    """Reading → its value. If the series of several selectors have a number, the preferred selector
+    is used.
 
     The result lacks a reading that the page shows twice with different numbers. Some readings
     consist of several series, such as one series for each garbage collector. All series of such a
@@ -259,8 +260,8 @@ def read_numbers(numbers: Iterable[tuple[Match, str]], at_s: float) -> dict[str,
 
 
 def _repeated(ranks: Mapping[str, int]) -> frozenset[str]:
-    """The full names, such as `gc_ms:G1`, of the readings to ignore. For the reading `gc_ms`, the
-    page also has series of a preferred selector.
+    """The full names of the readings to ignore. For example, `gc_ms:G1` is ignored if a preferred
+    selector matches other series of `gc_ms` on the page.
 
     Args:
         ranks: full name of a reading, such as `gc_ms:G1` → rank of its match. The text after the
@@ -286,7 +287,8 @@ Probed = TypeVar("Probed")
 
 
 class Scrapers:
-    """Scrapes many exporters in parallel. An object of this class is not thread-safe.
+    """Several scrapers, which scrape their exporters in parallel. An object of this class is not
+    thread-safe.
 
     When an exporter has answered, the next exporter is scraped. If some exporters do not answer,
     the scrapes of all other exporters still begin within half of the deadline.
@@ -342,10 +344,10 @@ class Scrapers:
     def _begin(
         self, work: Callable[[Scraper], Probed], scrapers: Iterable[Scraper], deadline_s: float
     ) -> Iterator[tuple[Scraper, Future[Probed]]]:
-        """Begin the work of each scraper, and yield the scraper with its work.
+        """Begin the work of each scraper, and yield each scraper with the future of its work.
 
-        If `SCRAPES_IN_PARALLEL` works run, the next work waits until one of them ends. The longest
-        wait is half of the deadline, divided by the number of scrapers.
+        If `SCRAPES_IN_PARALLEL` scrapers are at work, the next scraper waits until one of them has
+        ended its work. The longest wait is half of the deadline, divided by the number of scrapers.
         """
         if self._threads is None:
             raise RuntimeError("the source is not open")

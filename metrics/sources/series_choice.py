@@ -1,8 +1,8 @@
 """The choice of a series for each reading, from several polls of an exporter's page.
 
-The name of a series does not always show the meaning of its number. For example, Confluent's rules
-name the count of the request handlers' meter `…avgidlepercent`, and its one-minute rate
-`…avgidlepercent_total`. If the name does not show the meaning, the numbers of successive polls
+The name of a series does not always show the meaning of its number. For example, in Confluent's
+rules, `…avgidlepercent` is the count of the request handlers' meter, and `…avgidlepercent_total` is
+the meter's one-minute rate. If the name does not show the meaning, the numbers of successive polls
 show whether a series is a count or a rate:
 
 - A series is the count of a meter if its number is whole and never falls. A number with a fraction
@@ -15,9 +15,10 @@ show whether a series is a count or a rate:
   rate, do not give a whole number of events. A meter's rate is read only if the page does not show
   the meter's count.
 
-All series that one rule of the exporter made have the same meaning. So a series of known meaning
-shows the meaning of all series of its rule. A series of unknown meaning is chosen only if it is the
-only series for its reading. The load of the warm-up shows whether the chosen series are counts.
+If one rule of the exporter made several series, these series have the same meaning. So a series of
+known meaning shows the meaning of all series of its rule. A series of unknown meaning is chosen
+only if it is the only series for its reading. The load of the warm-up shows whether the chosen
+series are counts.
 """
 
 from __future__ import annotations
@@ -201,15 +202,15 @@ class Choices:
 
 @dataclass
 class _Group:
-    """The series on a page that one selector matches.
+    """All series of one selector on a page.
 
     Attributes:
-        candidate: reading and meaning, according to the name.
+        candidate: reading and meaning of the series, according to the name of the series.
         times_s: time of each poll [s].
         printed: for each series, the text of its number in each poll.
         is_doubled: whether the page shows a series twice, with different numbers.
-        shows: whether the group's series are cumulative counts. If the name does not show this, it
-            is decided by the numbers of all groups from the same rule of the exporter together.
+        shows: whether the group's series are cumulative counts. If the series' name does not show
+            this, the numbers of all groups from the same rule of the exporter decide this together.
     """
 
     candidate: Candidate
@@ -309,7 +310,7 @@ def idle_behavior(numbers: Sequence[float], seconds: float) -> Behavior:
     """Whether a series of the request handlers' meter is a cumulative count of idle time.
 
     Args:
-        numbers: the number of the series in each poll.
+        numbers: the value of the series in each poll.
         seconds: time between the first and the last poll [s], or 0 for one poll.
     """
     first, last = numbers[0], numbers[-1]
@@ -422,8 +423,9 @@ def _rates(groups: Iterable[_Group]) -> tuple[dict[str, tuple[Selector, ...]], b
     """Two results: meter → selector of the meter's one-minute rate, and whether one more poll may
     find more rates.
 
-    If the number of a series is 0, the last word of its name decides: the series is a one-minute
-    rate if the page's other series with this last word are one-minute rates.
+    If the number of a series is 0, the last word of the series' name decides. In this case, the
+    series is a one-minute rate if the page's other series with the same last word are one-minute
+    rates.
     """
     shown = [(each, each.evidence()) for each in groups if each.has_number and not each.is_doubled]
     ends = {each.end for each, found in shown if found is _Evidence.RATE}
@@ -470,7 +472,7 @@ def _behaviors_of_phases(groups: Sequence[_Group]) -> Iterator[Behavior]:
 
 
 def _groups(polls: Sequence[Poll]) -> list[_Group]:
-    """The groups of series that may be readings, with the numbers of the series."""
+    """The groups of all series that may be readings. Each group has the numbers of its series."""
     pages = [_printed_numbers(poll.text) for poll in polls]
     constant, times_s = _constant_labels(pages[0]), [poll.at_s for poll in polls]
     found: dict[tuple[str, str], _Group] = {}
@@ -496,7 +498,7 @@ def _groups(polls: Sequence[Poll]) -> list[_Group]:
 
 
 def _printed_numbers(text: str) -> dict[str, list[str]]:
-    """Series that may be a reading → texts of the series' numbers, in the order of the page."""
+    """Series that may be a reading → texts of its numbers. The order is the order of the page."""
     lines = ((series_of(line), line) for line in text.split("\n"))
     return grouped(
         (series, line[len(series) :])
@@ -516,7 +518,7 @@ def _of_first_use(
     reading: str, chosen: Mapping[str, tuple[Selector, ...]]
 ) -> dict[str, tuple[Selector, ...]]:
     """Reading → assumed name of the series for a bean that Kafka registers only at its first use.
-    The assumed name is derived from the name of the series with the local times of produce
+    The assumed name is derived from the name of the series that shows the local times of produce
     requests. The result is empty if `chosen` already has the reading, or has no local times of
     produce requests.
     """
@@ -552,8 +554,9 @@ def _drop_needless_sums(chosen: dict[str, tuple[Selector, ...]]) -> None:
 
 
 def _agent_selectors(text: str) -> dict[str, tuple[Selector, ...]]:
-    """Reading → series of the broker's JVM that an exporter adds to the page. The result is empty
-    for a stand-alone exporter, because such an exporter shows its own process and not the broker.
+    """Reading → series about the broker's JVM. The exporter itself adds these series to the page.
+    The result is empty for a stand-alone exporter, because such an exporter shows its own process
+    and not the broker.
     """
     shown = RuleSet(AUTO, _OF_AGENT)
     found: dict[str, tuple[Selector, ...]] = {}

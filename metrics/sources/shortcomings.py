@@ -97,7 +97,7 @@ CLIENT_ONLY = (
 
 
 def is_blind(nodes: Mapping[int, NodeInfo]) -> bool:
-    """Whether no broker shows the idle time of its request handlers."""
+    """Whether the idle time of the request handlers is missing on all brokers."""
     brokers = [node for node in nodes.values() if Role.BROKER in node.roles]
     return bool(brokers) and all(HANDLER_IDLE_NS in node.lacks for node in brokers)
 

@@ -56,7 +56,7 @@ class Endpoint:
 
 
 class JmxEndpoint(Endpoint):
-    """The address of one node's JMX, which is also the address of its RMI registry."""
+    """The address of one node's JMX. The node's RMI registry has the same address."""
 
     @property
     def url(self) -> str:
@@ -72,10 +72,11 @@ class NodeInfo:
         version: Kafka's version, or a part of it.
         has_quorum: True if the metadata are in KRaft's quorum, and False with ZooKeeper.
         facts: further facts for the comparison of two runs, such as `jvm.version`.
-        lacks: readings of the process's roles that the source cannot read.
+        lacks: readings that the process has according to its roles, but that the source cannot
+            read.
         poll_s: time for which one poll keeps the process busy [s], or 0 if it is negligible.
-        controller_share: largest possible busy share of a controller's handlers since the start
-            [ratio], or None if the broker's handlers have their own metric.
+        controller_share: largest possible busy share of a controller's handlers since the start of
+            the process [ratio], or None if the broker's handlers have their own metric.
         series: reading → series on the page of an exporter, if the source chose them.
         choices: one clause for each reading that has several series on an exporter's page. The
             clause contains the series that the source chose.
@@ -280,7 +281,7 @@ def scrape_interval_s(took_s: float, lines: int) -> float:
 
 
 def ends_interval_s(replicas: int, interval_s: float, window_s: float) -> float:
-    """Time between two readings of the end offsets of a trial's replicas [s].
+    """Time after which the end offsets of a trial's replicas are read again [s].
 
     Args:
         replicas: number of replicas on all brokers.

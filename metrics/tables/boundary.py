@@ -19,11 +19,13 @@ _OF_THE_POINT = ("load", "point_bpm", "bpm")
 
 
 def variant_of(pattern: TrafficPattern) -> dict[str, str]:
-    """Column of the table `trials` for an option of the traffic pattern → value of this option.
+    """Option of the traffic pattern → value of the option. The key is the option's column in the
+    table `trials`.
 
-    Two limits are comparable if their results of this function are equal. The result contains no
-    load, no message size and no phases of a trial. The result has the value 1 for the option that
-    the search varies, because this value differs between the trials of one search.
+    Two limits are comparable if this function returns equal results for their traffic patterns. The
+    result contains no load, no message size and no phases of a trial. The result has the value 1
+    for the option that the search varies, because this value differs between the trials of one
+    search.
     """
     neutral = axis_named(pattern.axis).apply(pattern, 1)
     left_out = {*_OF_THE_POINT, *row_of(pattern.phases)}
@@ -81,9 +83,9 @@ class Boundary:
     """The limit at one message size: the bracket, the rates at its sides, and the limiting
     resource.
 
-    Columns with rates contain what producers offered at the sustained load. The brokers
-    acknowledged at least the share of the offered records that the goal requires (99 % by default).
-    MB is 10⁶ bytes of payload.
+    Columns with rates contain what producers offered at the sustained load. Of the offered records,
+    the brokers acknowledged at least the share that the goal requires (99 % by default). MB is 10⁶
+    bytes of payload.
 
     Attributes:
         message_bytes: bytes per message [B].
@@ -131,33 +133,34 @@ class Boundary:
             resident memory includes the heap and mapped files.
         page_cache_bytes: largest page cache of a broker's host in the last trial that sustained the
             sustained load [B]; None if hosts do not report the page cache.
-        confirmed_s: length of the load in a successful hold at the limit [s]; None without a
-            successful hold. The key `search.confirm_s` sets this length.
+        confirmed_s: duration of the load in a successful hold at the limit [s]; None without a
+            successful hold. The key `search.confirm_s` sets this duration.
         state: state of the cluster: `all brokers`, `1 broker offline` or `catching up`.
-        pattern: column of the table `trials` → value of this option of the traffic pattern. The
-            load and the message size are left out. Empty in rows of older versions.
+        pattern: option of the traffic pattern → value of the option. The key is the option's column
+            in the table `trials`. The load and the message size are left out. Empty in rows of
+            older versions.
         load_estimate: best estimate of the limit on the axis [load]; None if there is no interval,
             and in rows of older versions. The best estimate is the median of the limit's
             probability distribution.
-        proven_s: length of the longest window in which the brokers sustained the sustained load
-            [s]; None without such a window. A window that proves the load on disk is preferred to
-            longer windows.
+        proven_s: length of the longest window at the sustained load in which the brokers sustained
+            this load [s]; None without such a window. A window that proves the load on disk is
+            preferred to longer windows.
         proven_bytes: bytes that the brokers received in the window of `proven_s` [B]; None if not
             known. The bytes include the replicas.
         proven_on_disk: True if the brokers' disks wrote the bytes of `proven_bytes`; None if the
             brokers' hosts do not show whether the disks wrote these bytes.
             `metrics.judging.disk_proof` decides this.
         memory_bytes: bytes of `proven_bytes` that stayed in memory, because no disk wrote them [B].
-        memory_full_s: time from the start of the window of `proven_s` until the memory of a host is
-            full at the sustained load [s]; None if memory does not fill or if the time is not
-            known.
+        memory_full_s: time until the memory of a host is full at the sustained load [s], counted
+            from the start of the window of `proven_s`; None if memory does not fill, or if the time
+            is not known.
         proof_note: remarks about the proof on disk; empty without remarks. One remark is the reason
             why the load is not proven on disk. Another remark has the names of the counted disks,
             if the disks of the log dirs are not known.
         steady_load: highest load on the axis that is proven on disk [load]; None if no load is
-            proven on disk. The proof is a window of this message size, or a window of another
-            message size. In a window of another message size, the brokers received at least as many
-            bytes as at `steady_load`.
+            proven on disk. The proof is a window with this message size, or a window with another
+            message size. In a window with another message size, the brokers received at least as
+            many bytes as at `steady_load`.
         steady_mb_per_s: payload rate of `steady_load`, whole cluster [MB/s]; None if no load is
             proven on disk.
         steady_s: length of the window that proves `steady_load` [s].
@@ -258,8 +261,8 @@ class Boundary:
         the changed point.
 
         If the sustained load did not last in a hold, the sustained load becomes the overloaded side
-        of the result, and the steady load becomes its sustained side. If the sustained load lasted,
-        or if there was no hold, the result is this boundary point.
+        of the result, and the steady load becomes the sustained side of the result. If the
+        sustained load lasted, or if there was no hold, the result is this boundary point.
         """
         if self.lasted is not False:
             return self
@@ -412,12 +415,12 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_low(self) -> float | None:
-        """Payload rate at `load_low` per broker [MB/s]; None if it is not known."""
+        """Payload rate per broker at `load_low` [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_low)
 
     @property
     def mb_per_s_per_broker_high(self) -> float | None:
-        """Payload rate at `load_high` per broker [MB/s]; None if it is not known."""
+        """Payload rate per broker at `load_high` [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_high)
 
     @property
@@ -434,7 +437,7 @@ class Boundary:
 
     @property
     def mb_per_s_per_broker_overloaded(self) -> float | None:
-        """Payload rate at `np_overloaded` per broker [MB/s]; None if it is not known."""
+        """Payload rate per broker at the overloaded side [MB/s]; None if it is not known."""
         return self._per_broker(self.mb_per_s_overloaded)
 
     def _per_broker(self, mb_per_s: float | None) -> float | None:

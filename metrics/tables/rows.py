@@ -44,8 +44,8 @@ class CaseRow:
         cluster, workload, goal: name of the configuration file.
         kind: `limit` or `load`.
         message_bytes: bytes per message [B].
-        producers: number of producers at the limit or at the fixed load; in a mix, of all parts
-            together.
+        producers: number of producers at the limit or at the fixed load; in a mix, the total number
+            of producers of all parts.
         trials: numbers of the case's trials within the run.
         measure: name of the column that is compared, or `achieved_share`.
         value: the compared figure, the median of `values` [unit of `measure`].
@@ -65,7 +65,7 @@ class CaseRow:
             metrics. Nights with different settings are not compared.
         outcome: outcome of the comparison in a judged row: `regression`, `improvement`,
             `no change` or `no history`.
-        change: change against the earlier nights; -0.1 is worse by 10 % [ratio].
+        change: change against the earlier nights [ratio]; -0.1 is worse by 10 %.
         change_low: lower end of the change's prediction interval [ratio].
         change_high: upper end of the change's prediction interval [ratio].
         p_value: p-value of no change, before the correction for several cases [ratio].
@@ -211,7 +211,7 @@ class ResourceHeadroom:
         at_rest: use without traffic [unit].
         limit: use at which the resource is full [unit].
         times: highest possible multiple of today's traffic [ratio]; null if the use cannot be
-            distinguished from no use.
+            distinguished from zero.
         times_low: lower end of the 90 % interval of `times` [ratio].
         times_high: upper end of the 90 % interval of `times` [ratio].
         counts: true if the row can decide the answer; false if it is only for comparison.
@@ -231,7 +231,7 @@ class ResourceHeadroom:
 
 @dataclass(frozen=True)
 class HeadroomRow:
-    """The use of one resource of one broker by production traffic, and its headroom.
+    """The use of a broker's resource by production traffic, and the headroom of this resource.
 
     Attributes:
         run_id: id of the run that measured the limit for the comparison; null for an estimate

@@ -5,8 +5,8 @@ a ratio or a name. Tables store integer counts, and readers compute rates from t
 a value is not known. New versions only add columns, so tables accept rows of older and newer
 versions.
 
-docs/reference/tables.md lists the columns. The docstring of a dataclass describes its columns. The
-unit of a column is in brackets in the description, or at the end of the column's name.
+The page docs/reference/tables.md lists all columns. The docstring of a dataclass describes its
+columns. The unit of a column is in brackets in the description, or at the end of the column's name.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class RunRow:
         cluster, workload, goal: name of the configuration file.
         brokers: number of brokers.
         status: `running`, then the status in summary.json, such as `done` or `no conclusion`.
-        exit_code: exit code of the command; null while running.
+        exit_code: exit code of the command; null while the command runs.
         error: the error message that the user saw, or null.
         config: the complete resolved configuration without secrets, as JSON.
         environment: facts that a comparison of runs needs, such as versions, cores and memory.

@@ -1,8 +1,8 @@
 """The store of the Delta tables, with idempotent appends and with reads of single runs.
 
-If an append is repeated after a crash, it adds no rows. The store recognizes the rows that a run
-has appended by the numbers of the run's trials. For a new run, the store does not query the tables.
-A case of a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the
+If an append is repeated after a crash, it adds no rows. The numbers of a run's trials show the
+store which rows the run has already appended. For a new run, the store does not query the tables. A
+case of a night has its own Delta transaction (`txnAppId`, `txnVersion`). Appends never change the
 schema of a table, so several runs can append at the same time.
 """
 
@@ -376,8 +376,8 @@ class TableStore:
 
         If the table already has this result, no row is appended. A result is new if its number of
         trials is higher than the number of trials in every row of the table for this boundary
-        point. If the numbers of trials are equal, a result is new if it has a steady limit (or the
-        reason why there is none) that the rows lack.
+        point. If the numbers of trials are equal, a result is new if it has a steady limit or the
+        reason why there is no steady limit, and if the rows have neither.
         """
         self._enqueue(self._commit_point, row)
 
@@ -476,8 +476,8 @@ class TableStore:
     def latest_limit(
         self, cluster: str, workload: str, goal: str, message_bytes: int, axis: Axis = NP
     ) -> int | None:
-        """The newest limit along an axis for the given cluster, workload, goal and message size
-        [load]; None if there is no such limit.
+        """The newest limit [load] along an axis for the given cluster, workload, goal and message
+        size; None if there is no such limit.
         """
         from pyspark.sql import functions as sql
 
@@ -594,7 +594,7 @@ def _root_cause(error: Any) -> str:
 
 
 def _spark_errors() -> tuple[type[Exception], ...]:
-    """The Python exception types that represent errors of Spark and Java exceptions of Delta."""
+    """The Python exception types for errors of Spark, and for Java exceptions of Delta."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

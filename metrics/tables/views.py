@@ -1,7 +1,7 @@
 """Queries of the tables for analysts: functions from DataFrames to DataFrames, and SQL views.
 
-The functions accept the tables of `TableStore.read` or of any other Spark session, including Spark
-Connect, and use only columns of docs/reference/tables.md.
+The functions accept tables from `TableStore.read`, and tables from any other Spark session,
+including Spark Connect. The functions use only columns of docs/reference/tables.md.
 
 The views are created if the tables are in a schema of a catalog. The columns of views have full
 names, such as `message_bytes` in place of `bpm`, and `producers` in place of `np`.
@@ -449,7 +449,7 @@ def environment_changes(history: DataFrame, runs: DataFrame) -> DataFrame:
 
 
 def moved_points(history: DataFrame, changes: DataFrame) -> DataFrame:
-    """The points of a history that fell or rose, newest first.
+    """The points that fell or rose in a history, newest first.
 
     The column `environment` lists the changed facts as `name: before → after`.
     """

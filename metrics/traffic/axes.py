@@ -1,7 +1,7 @@
 """The axes along which a search can increase the load, with the meaning of a load on each axis.
 
-A load is a whole number. The traffic at a load is a traffic pattern in which one option is
-replaced. So other code (topics, plans, rows) does not depend on axes. A new axis is a new entry of
+A load is a whole number. To get the traffic at a load, an axis replaces one option of a traffic
+pattern. So other code (topics, plans, rows) does not depend on axes. A new axis is a new entry of
 `AXES`.
 """
 
@@ -32,8 +32,8 @@ class Axis:
         grows_batches: True if a higher load makes larger batches, which brokers can refuse.
         needs_latency: True if a higher load makes records wait longer, but gives the brokers no
             additional work. A limit on an axis with `needs_latency` requires a latency objective.
-        other_way: a noun phrase for another option. The user can raise this option if the brokers
-            sustain the goal's highest load.
+        other_way: noun phrase for another option, which the user can raise if the brokers sustain
+            the goal's highest load.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Axis:
     other_way: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic of a pattern at a load."""
+        """The traffic of the given pattern at the given load."""
         placed: TrafficPattern = _replaced(pattern, self.option.split("."), load)
         return replace(placed, axis=self.name, load=load)
 
@@ -100,7 +100,7 @@ class ScaleWords(LoadWords):
 
 @dataclass(frozen=True)
 class ScaleAxis(Axis):
-    """The axis of the scale of a mix, or of one part of a mix.
+    """An axis that scales a whole mix, or one part of a mix.
 
     Attributes:
         part: name of the part that is scaled while the other parts are constant; empty if the whole
@@ -110,8 +110,8 @@ class ScaleAxis(Axis):
     part: str = ""
 
     def apply(self, pattern: TrafficPattern, load: int) -> TrafficPattern:
-        """The traffic of a pattern at a load. The load is a percentage: 100 is the traffic at scale
-        1.
+        """The traffic of the given pattern at the given load. The load is a percentage: a load of
+        100 is the scale 1.
         """
         return replace(scaled(pattern, load, self.part), axis=self.name, load=load)
 
@@ -220,7 +220,7 @@ def axis_named(name: str) -> Axis:
 
 
 def scale_of_part(name: str) -> ScaleAxis | None:
-    """The axis `scale.PART`, which scales one part of a mix; None for another name."""
+    """The axis `scale.PART`, which scales one part of a mix; None for any other name."""
     axis, dot, part = name.partition(".")
     if axis != SCALE.name or not dot or not part:
         return None

@@ -63,7 +63,7 @@ class FetchedBatches:
 
     Attributes:
         batches: (header, bytes) of each batch.
-        older: number of message sets in a format before v2.
+        older: number of message sets whose format is older than v2.
         next_offset: the offset after the last complete batch; None if there is no complete batch.
     """
 

@@ -38,7 +38,7 @@ def largest_over_mean(count: int, exponent: float) -> float:
 def exponent_of(count: int, largest: float) -> float:
     """The exponent at which the heaviest partition has `largest` times the mean share.
 
-    The exponent is 0 if all shares are equal. It is at most `EXPONENT_MAX`.
+    The exponent is 0 if all shares are equal. The exponent is at most `EXPONENT_MAX`.
     """
     low, high = 0.0, EXPONENT_MAX
     if count < 2 or largest <= 1.0:
@@ -350,8 +350,7 @@ class ProducerPattern:
             infinite for a closed loop in Python.
         options: options of each producer.
         payload: content of the records.
-        part: name of the part of a mix to which the producers belong; empty if the traffic is not a
-            mix.
+        part: in a mix, the name of the producers' part; empty if the traffic is not a mix.
     """
 
     message_bytes: Annotated[int, Column("bpm")]

@@ -1,8 +1,8 @@
 """The sample of one host, the protocol of a source of such samples, and the names of the readings.
 
-All sources of host samples use the same names of readings. The part after a colon names a part of
-the host, such as a disk in `disk_read_bytes:nvme0n1`. A reading is a counter since the start of the
-host, unless its description begins with "Current".
+All sources of host samples use the same names of readings. If such a name contains a colon, the
+text after the colon is a part of the host, such as the disk `nvme0n1` in `disk_read_bytes:nvme0n1`.
+A reading is a counter since the start of the host, unless its description begins with "Current".
 """
 
 from __future__ import annotations

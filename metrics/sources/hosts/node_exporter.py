@@ -157,7 +157,7 @@ class _Exporters:
 
 
 class NodeExporters(_Exporters):
-    """Scrapes the exporters of all brokers' hosts.
+    """A `HostSource` that scrapes the exporters of all brokers' hosts.
 
     Args:
         addresses: broker id → host:port of the exporter on the broker's host. Brokers on one host
@@ -293,7 +293,8 @@ class ServedHosts(_Exporters):
         """Find the hosts on the server.
 
         Raises:
-            ConfigError: the server does not answer, or does not show a node_exporter on every host.
+            ConfigError: the server does not answer, or the node_exporter of at least one host is
+                missing on the server.
         """
         try:
             self._feed.open(lambda name: bool(RULES.candidates_for(name)))
@@ -332,8 +333,8 @@ class ServedHosts(_Exporters):
 
 
 def host_values(values: Mapping[str, float], log_disks: Collection[str] = ()) -> dict[str, float]:
-    """The readings of a host, with each CPU time as the sum over all cores. Partitions of disks and
-    the kernel's templates for tunnels have no readings in the result.
+    """The readings of a host, with each CPU time as the sum over all cores. The result has no
+    readings of disk partitions, and no readings of the kernel's templates for tunnels.
 
     Args:
         values: readings of the scrape, with one value for each core.

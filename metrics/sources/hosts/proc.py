@@ -1,7 +1,8 @@
 """Metrics of this machine from Linux's /proc and /sys. The manual page proc(5) and Linux's
 Documentation/admin-guide/iostats.rst describe these files. The files are read directly, because the
-package psutil does not show retransmits, queues of disks and pressure. The network counters of
-another network namespace are in the directory that /proc has for a process in that namespace.
+package psutil shows neither pressure, nor retransmits, nor the queues of disks. The network
+counters of another network namespace are in the directory that /proc has for a process in that
+namespace.
 
 A CPU quota (`cpu.max`, `cpu.cfs_quota_us`) is an amount of CPU time per period, usually per 100 ms.
 A control group that has used up its quota stops until the next period, even if the machine has idle
@@ -31,7 +32,7 @@ version 1."""
 
 def throttling(stat_files: Sequence[Path]) -> dict[str, float]:
     """The readings of a CPU quota, combined from several control groups. The result is empty if no
-    group has a quota or shows its counters.
+    group shows the counters of a quota.
 
     Args:
         stat_files: the file `cpu.stat` of each group. See `own_stat_files`.
@@ -137,15 +138,15 @@ _OF_QUOTAS = {
 
 
 class LocalHost:
-    """Samples this machine. A sample lacks the readings that the system does not show.
+    """Takes samples of this machine. A sample lacks the readings that the system does not show.
 
     On macOS a sample has no readings.
 
     Args:
         name: name of the host, by default the machine's host name.
-        network_of: returns the id of a process in the network namespace to read, or None for the
-            namespace of this process.
-        speeds: interface → its speed, used in place of the speed that the system reports [B/s].
+        network_of: returns the id of the process whose network namespace is read, or None to read
+            the namespace of this process.
+        speeds: interface → its speed [B/s], which replaces the speed that the system reports.
         queues: queues of the interfaces in this namespace, or None if the queues are not read. The
             queues' drops are added to the interfaces' drops.
         clock: wall clock [s since the epoch].
@@ -262,7 +263,7 @@ class LocalHost:
         return found
 
     def _speed(self, device: str) -> float | None:
-        """The speed of a network card, according to its driver [B/s], or None for a virtual
+        """The speed of a network card [B/s] according to the card's driver, or None for a virtual
         interface. Virtual interfaces report no speed or a wrong speed.
         """
         if not (self._sys / "class/net" / device / "device").exists():
@@ -326,9 +327,10 @@ class LocalHosts:
     """The host source for a cluster whose brokers all run on this machine.
 
     Args:
-        host: samples the machine.
+        host: takes the samples of the machine.
         brokers: ids of all brokers.
-        processes: returns broker id → id of its current process, for the known processes.
+        processes: returns broker id → id of the broker's current process. The map lacks brokers
+            whose process is not known.
     """
 
     def __init__(

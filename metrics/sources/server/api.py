@@ -55,7 +55,8 @@ class ServerSeries:
 
 
 class ServerApi:
-    """Queries one server over a persistent connection. An object of this class is not thread-safe.
+    """Sends queries to one server over a persistent connection. An object of this class is not
+    thread-safe.
 
     Args:
         url: base URL of the server, such as `https://prometheus.example.com/prefix`.
@@ -103,8 +104,8 @@ class ServerApi:
         return self._series("query_range", {"query": expression, **span})
 
     def names(self, path: str, selector: str, from_s: float) -> list[str]:
-        """The names of all labels of the series, or the values of one label. Only series with
-        samples since a given time count.
+        """The names of all labels of the series, or the values of one label. A series counts only
+        if it has a sample since `from_s`.
 
         Args:
             path: `labels` for the names of labels, or `label/NAME/values` for the values of the

@@ -1,5 +1,5 @@
-"""The label that distinguishes the brokers in a server's series, and the assignment of its values
-to brokers.
+"""The label that distinguishes the brokers in a server's series, and the assignment of the label's
+values to brokers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class BrokerLabel:
 
     Without `pattern` and `values`, a value belongs to a broker if the value is the broker's id or
     the name of the broker's advertised host. After the host's name, the value may also contain a
-    port. If no value contains the whole name of the advertised host, a value belongs to the broker
-    if both host names are equal up to their first dot.
+    port. If no value contains the whole name of the advertised host, the host's name in a value and
+    the name of the advertised host are compared only up to their first dot.
 
     Attributes:
         section: name of the section that contains these settings in the cluster's file, for

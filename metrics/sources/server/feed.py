@@ -1,14 +1,14 @@
-"""The latest scrapes that a Prometheus server made of brokers or hosts, each with its time.
+"""The latest scrapes of brokers or hosts by a Prometheus server, each scrape with its time.
 
 One query with a range selector returns the samples of all targets with the times of their scrapes.
-Each scrape is delivered only once, so no old number counts as a new sample. A target without a
-scrape for `STALE_INTERVALS` gets a sample with an error.
+Each scrape is delivered only once, so no old number counts as a new sample. If a target has no
+scrape during `STALE_INTERVALS` scrape intervals, the target gets a sample with an error.
 
 The module also converts an answer of a server into pages of exporters, one page for each scrape. A
 server adds labels to the series of a page, such as `job` and `instance`. The server's own series
 `up` has only the labels that the server adds. Without the labels that the server added, a series
-has the same text as on the exporter's page. So one code reads the pages of servers and of
-exporters.
+has the same text as on the exporter's page. So the same code reads the pages of servers and the
+pages of exporters.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class ServerPage:
     """The page of one target in one scrape.
 
     Attributes:
-        at_s: time of the scrape on the server's clock [s since the epoch].
+        at_s: time of the scrape [s since the epoch], according to the server's clock.
         lines: pairs (series, text of its number). The series lacks the labels that the server
             added.
         is_up: whether the scrape succeeded.
@@ -152,7 +152,7 @@ class FeedSpec:
         selector: label matchers of the targets, such as `job="kafka"`, without braces.
         label: the label that distinguishes the targets.
         hosts: broker id → advertised host.
-        what: noun phrase for the targets, such as `the brokers`, for messages.
+        what: noun phrase that messages use for the targets, such as `the brokers`.
     """
 
     selector: str
@@ -170,8 +170,9 @@ class FeedTarget:
         url: URL of the server with the label of the target, for messages.
         node_id: id of the target's first broker.
         added: names of the labels that the server adds.
-        last_s: time of the last delivered scrape on the server's clock [s since the epoch].
-        pages: pages that `ServerFeed.open` read.
+        last_s: time of the last delivered scrape [s since the epoch], according to the server's
+            clock.
+        pages: pages that `ServerFeed.open` has read.
         rules: rule set that assigns the target's series to readings.
     """
 
@@ -187,7 +188,7 @@ class FeedTarget:
     _polls: int = 0
 
     def poll(self, timeout_s: float) -> Poll:
-        """The page of the next scrape. `ServerFeed.open` read the scrapes, and the earliest scrape
+        """The page of the next scrape. `ServerFeed.open` has read the scrapes. The earliest scrape
         is returned first.
         """
         # If there is only one scrape, the second poll returns the same page again.
@@ -204,7 +205,7 @@ class FeedTarget:
         self.rules = rules
 
     def scrape_known_series(self, timeout_s: float) -> Scrape:
-        """The last scrape that `ServerFeed.open` read."""
+        """The last scrape that `ServerFeed.open` has read."""
         return self.pages[-1].scrape(self.rules)
 
 
@@ -243,7 +244,7 @@ class ServerFeed:
         """Find the targets and their scrape intervals, and read the pages of their last scrapes.
 
         Args:
-            is_wanted: returns whether a series with a name may be a reading.
+            is_wanted: gets the name of a series, and returns whether the series may be a reading.
 
         Raises:
             ConfigError: the server does not answer, or does not show all targets.
@@ -316,8 +317,8 @@ class ServerFeed:
         )
 
     def _recent(self, names: str) -> dict[str, list[ServerSeries]]:
-        """Value of the label that distinguishes the targets → recent series of the target with this
-        value. Only series with a name that matches `names` are in the result.
+        """Label value of a target → recent series of this target. The targets differ in the value
+        of this label. Only series with a name that matches `names` are in the result.
         """
         expression = f"{{__name__=~{_quoted(names)},{self.spec.selector}}}[{LOOK_BACK_S:.0f}s]"
         return by_value(self._api.query(expression), self.spec.label.name)
@@ -565,7 +566,9 @@ class ServerFeed:
 
 
 def _any_of(names: Iterable[str]) -> str:
-    """A regular expression for the name `up` and for the names that match some expressions."""
+    """A regular expression that matches `up`, and each name that one of the given expressions
+    matches.
+    """
     return "|".join(dict.fromkeys((UP, *names)))
 
 
