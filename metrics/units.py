@@ -89,9 +89,9 @@ def format_span(low: float, high: float, parts: int | None = None) -> str:
 
     Args:
         low, high: the ends of the interval.
-        parts: number of rounding steps per unit of load, such as 100 for `2.63 to 2.79`. If `parts`
-            is None, ends are rounded to tenths if the high end is below ten, and to whole loads
-            otherwise.
+        parts: number of rounding steps per unit of load, such as 100 for `2.63 to 2.79`. Without
+            `parts`, both ends are rounded to tenths if the high end is below ten. Otherwise both
+            ends are rounded to whole numbers.
     """
     parts = parts or (1 if high >= 10 else 10)
     # A value that differs from a step only by a rounding error counts as the step.

@@ -12,7 +12,8 @@ from search.model import Bracket, Decision, Done, GaveUp, Interval, Measure, Obs
 
 
 class Bisection:
-    """Halves the interval between the highest sustained and the lowest overloaded load.
+    """A searcher that halves the interval between the highest sustained and the lowest overloaded
+    load.
 
     The first load is the middle of [0, load_start_max]. If this first load is sustained, the second
     load is load_start_max. If load_start_max is also sustained, each next load is twice the highest

@@ -1,4 +1,5 @@
-"""The check at the end of a search whether the limit changed during the measurement.
+"""The check at the end of a search. The check shows whether the limit changed during the
+measurement.
 
 The cluster may change between the first and the last trial of a search. So `Checking` repeats an
 early load after the search has ended. The repeat of an early load is the closing trial. After the
@@ -30,7 +31,7 @@ the same decisions as a run that was not interrupted.
 
 The probability of a change follows from two hypotheses about the valid trials, oldest first. The
 first hypothesis is one limit for all trials. The second hypothesis is one limit before some trial,
-and another limit from this trial on, where the limits differ by at least `LEAST`. As in
+and another limit from this trial on. These two limits differ by at least `LEAST`. As in
 `search.posterior`, the limit during each trial is the true limit times a random factor, whose
 spread (the noise) is unknown. A single utilization may be an outlier, and a single verdict may be
 wrong by chance, so one trial that differs from all other trials is not a change. The model has a
@@ -139,8 +140,8 @@ def _plus(sums: Sequence[float], weight: float, row: Sequence[float]) -> list[fl
 
 
 def _split_at(splits: Sequence[float], share: float) -> int:
-    """The first position up to which `splits` sum to at least `share` of their total. `splits` has,
-    for each position, the weight of a change that begins there.
+    """The first position at which the sum of all `splits` up to this position is at least `share`
+    of the total. `splits` has, for each position, the weight of a change that begins there.
     """
     total, found = sum(splits), 0.0
     for split, weight in enumerate(splits):
@@ -282,8 +283,8 @@ class CheckedHistory:
 
     Attributes:
         start: position of the first trial after the last change.
-        plain: number of trials at the beginning of the history that all count as trials of the
-            search, even if they repeated a load to check the limit.
+        plain: number of trials at the beginning of the history that count as trials of the search,
+            including the trials that repeated a load to check the limit.
         changes: the changes, oldest first.
         found: the most probable change of the limit in the trials from `start` on; None if no
             repeat has checked the limit since `start`.
@@ -392,7 +393,9 @@ class Checking:
         return left + self._trials_wanted(history, split)
 
     def _decided(self, history: Sequence[Observation], split: CheckedHistory) -> Decision:
-        """The searcher's decision, or the known result if no trial of the search was added."""
+        """The known result if no trial of the search was added since this result; otherwise the
+        searcher's decision.
+        """
         searched = self._searched(history, split)
         if self._answer is not None and searched == tuple(self._answer[0]):
             return self._answer[1]
@@ -474,10 +477,10 @@ class Checking:
     def _enough(self, trials: Sequence[Observation], found: Change, checks: int) -> float:
         """The minimum probability at which a change of the limit is accepted.
 
-        The minimum probability is higher if the limits before and after the change are equal
-        according to the trials near the limit, and according to the trials at the repeated load. A
-        change that only trials far from the limit show is doubtful, because a curve of another form
-        can also explain such trials.
+        The minimum probability is higher if two comparisons show hardly any change of the limit:
+        the comparison of the trials near the limit, and the comparison of the trials at the
+        repeated load. A change that only trials far from the limit show is doubtful, because a
+        curve of another form can also explain such trials.
         """
         shown = self._limits_shown(trials)
         near = [None if one is None or abs(one[1]) > NEAR_LIMIT else one[0] for one in shown]
@@ -607,7 +610,7 @@ def _is_answered_anew(history: Sequence[Observation], split: CheckedHistory) -> 
 
 
 def _are_invalid(history: Sequence[Observation]) -> bool:
-    """True if too many of the repeats that check the limit were INVALID in a row."""
+    """True if too many successive closing trials were INVALID."""
     checks = [seen for seen in history if seen.checks]
     return bool(checks) and invalid_in_a_row(checks) >= INVALID_MAX
 

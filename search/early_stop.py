@@ -3,14 +3,15 @@
 A trial is cut into n slices of equal length, and its verdict follows from the mean of each
 indicator over all slices. After k slices with mean m and standard deviation s, the mean of all n
 slices is expected to be m with a variance of s²·(1/k - 1/n)·(1+r)/(1-r), where r is the correlation
-of neighboring slices. At the configured error rate, the trial may end if the mean of all n slices
-can no longer cross the indicator's threshold. The error rate is divided equally among all checks
-(Bonferroni), because each further check can end the trial by chance. The second half of the slices
-is also judged separately, because an indicator may drift. If an indicator is a share of samples,
-such as the share of samples with ISR changes, the samples are counted. The trial may end if the
-remaining samples cannot change the verdict. A stock, such as the number of waiting records, shows
-an overload if the stock is above its limit and still grows. A stock shows a sustained load if the
-stock stays below half of its limit.
+of neighboring slices. The trial may end if the mean of all n slices will probably not cross the
+indicator's threshold any more. The probability that the mean still crosses the threshold is at most
+the configured error rate. The error rate is divided equally among all checks (Bonferroni), because
+each further check can end the trial by chance. The second half of the slices is also judged
+separately, because an indicator may drift. If an indicator is a share of samples, such as the share
+of samples with ISR changes, the samples are counted. The trial may end if the remaining samples
+cannot change the verdict. A stock, such as the number of waiting records, shows an overload if the
+stock is above its limit and still grows. A stock shows a sustained load if the stock stays below
+half of its limit.
 
 If a load is far above the limit, `is_far_beyond` ends the warm-up of the trial early. After an
 early end of the warm-up, the rule judges the window of the trial as usual.
@@ -73,9 +74,9 @@ class Progress:
         planned: number of slices of the whole trial.
         means: indicator → its utilization in each slice so far (1 is the threshold). The verdict
             follows from the mean utilization over all slices of the trial.
-        shares: indicator → pair of values. The first value has, for each slice so far, True if the
-            slice is overloaded. The second value is a limit [ratio]: the whole trial is overloaded
-            if the share of overloaded slices is above this limit.
+        shares: indicator → pair of values. The first value is a sequence with one element for each
+            slice so far: True if the slice is overloaded. The second value is a limit [ratio]: the
+            whole trial is overloaded if the share of overloaded slices is above this limit.
         stocks: indicator → one ratio for each slice so far. The ratio is the amount that waits at
             the end of the slice, such as a number of records, divided by the amount that may wait
             at the end of the trial.
@@ -99,7 +100,8 @@ class StopRule:
         first: number of slices before the first check; at least `FEWEST`.
         every: number of slices between checks.
         sustained_from: earliest time at which the trial can end as SUSTAINED, as a share of the
-            whole trial [ratio]. The trial must last so long, because some indicators react late.
+            whole trial [ratio]. The trial must not end as SUSTAINED earlier, because some
+            indicators react late.
     """
 
     error_rate: float = 0.01

@@ -63,8 +63,8 @@ class Estimate:
 
     Attributes:
         load: the expected limit.
-        spread: standard deviation of ln `load`, including the effect of `scatter`; approximately a
-            ratio.
+        spread: standard deviation of ln `load`, including the effect of `scatter`. This is
+            approximately the relative standard deviation of `load` [ratio].
         gain, at_limit: the gain of the fitted curve, and its utilization at the limit.
         scatter: scatter of the equations relative to their errors, at least 1 [ratio].
     """
@@ -109,8 +109,8 @@ _READABLE_MAX = 1.12
 
 
 def readable_max(curve: Curve) -> float:
-    """A reading with a utilization above this value does not show the distance to the limit
-    [ratio].
+    """The highest utilization [ratio] that shows the distance to the limit. A reading with a higher
+    utilization does not show this distance.
     """
     return SATURATED_UTILIZATION if curve.at_limit >= 1.0 else _READABLE_MAX * curve.at_limit
 
@@ -182,8 +182,8 @@ def below(estimate: Estimate, bound: float) -> Estimate:
     """The estimate under the condition that the limit is lower than `bound`.
 
     The result is the mean and the variance of the normal distribution truncated at `bound`. The
-    book "Continuous Univariate Distributions 1" by Johnson, Kotz and Balakrishnan (1994) derives
-    the formulas in section 13.10.
+    formulas are derived in section 13.10 of the book "Continuous Univariate Distributions 1" by
+    Johnson, Kotz and Balakrishnan (1994).
     """
     spread = max(estimate.spread, 1e-6)
     away = (math.log(bound) - math.log(estimate.load)) / spread
@@ -199,8 +199,9 @@ def below(estimate: Estimate, bound: float) -> Estimate:
 
 
 def _scatter(equations: Sequence[LoadEquation], log_limit: float, gain: float) -> float:
-    """Birge's ratio of the equations for the limit: their scatter divided by the scatter that their
-    errors explain. The ratio is at least 1, and close to 1 for few equations.
+    """Birge's ratio of the equations for the limit: the scatter of the equations, divided by the
+    scatter that the errors of the equations explain. The ratio is at least 1, and close to 1 for
+    few equations.
 
     If measurements scatter more than their errors, the errors are too small by a factor (Birge,
     Phys. Rev. 40, 207, 1932). This factor is the root of the reduced chi-square.

@@ -32,7 +32,7 @@ _GOAL = "goal"
 
 @dataclass(frozen=True)
 class Spread:
-    """The 10 %, 50 % and 90 % quantiles of a forecast quantity."""
+    """The 10 %, 50 % and 90 % quantiles of a quantity that the forecast predicts."""
 
     low: float
     median: float
@@ -63,7 +63,7 @@ def forecast(line: Line, trial_s: float, clusters: int = 40) -> Forecast:
     arguments give equal forecasts.
 
     Args:
-        line: the plan of the line, with its budget.
+        line: the message sizes, the bounds of the searches, and the budget.
         trial_s: duration of one trial, all phases [s].
         clusters: number of simulated clusters.
     """
@@ -173,7 +173,7 @@ class SimulatedSize:
     more difficult to measure.
 
     Args:
-        brokers: the brokers of the cluster.
+        brokers: properties of the simulated cluster.
         message_bytes: the message size [B].
         trial_s: duration of one trial, all phases [s].
         seed: seed of all random numbers.

@@ -82,8 +82,8 @@ class Guide:
         hint: the observation of a warm-up load; None if there is no such observation. The hint
             determines the first load, but the hint is not a bound.
         states_interval: False if results need no interval, for example in a forecast. A search
-            without intervals takes a third of the computing time, and chooses the same loads if
-            `Limits.interval_max` is None.
+            without intervals takes a third of the computing time of a search with intervals. Both
+            searches choose the same loads if `Limits.interval_max` is None.
     """
 
     signals: Signals = field(default_factory=Signals)
@@ -157,9 +157,9 @@ class Guide:
         return abs(math.log(used) - fmean(believed)) > DOUBT * self.noise * math.sqrt(2.0)
 
     def curve_of(self, history: Sequence[Observation]) -> Curve:
-        """The curve of utilization against load. If brokers acknowledged far less than the offered
-        load in an overload, and their utilization was clearly below `curve.at_limit`, this
-        utilization replaces `curve.at_limit`.
+        """The curve of utilization against load. In some overloads, brokers acknowledge far less
+        than the offered load. If the utilization of the brokers in such an overload was clearly
+        below `curve.at_limit`, this utilization replaces `curve.at_limit`.
 
         An overload is ignored if a sustained trial had a higher utilization, because a stall
         probably caused the overload.
@@ -251,8 +251,8 @@ class Guide:
         return below(estimate, max(bound, trials.bracket.sustained + 0.5))
 
     def leap(self, trials: Trials) -> float | None:
-        """The next load if the trials show only whether the limit is higher or lower; otherwise
-        None.
+        """The next load if the trials show only whether the limit is above or below their loads,
+        but not how far; otherwise None.
         """
         low, bound = float(trials.bracket.sustained), self.bound(trials)
         if not trials.history and self.hint is not None:

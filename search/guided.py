@@ -9,20 +9,21 @@ guide:
 * Worst case. The search needs at most `ALLOWANCE` = 2 trials more than plain bisection. If a trial
   at the suggested load could lead to more than `ALLOWANCE` additional trials, the load is moved
   towards the next load of plain bisection. Repeats also count as additional trials. The search
-  needs at most `ALLOWANCE` additional trials with any utilization, and with any verdicts that do
-  not contradict each other. If trials of one load contradict each other, they count as one trial.
-  The trials between a wrong verdict and its correction do not count. Until a load is overloaded,
-  the maximum of the next load (`EXCEED_MAX`) has priority over `ALLOWANCE`. This priority of
-  `EXCEED_MAX` can cost one more trial for each doubling of the load.
+  never needs more than `ALLOWANCE` additional trials if no verdicts contradict each other, whatever
+  the utilizations and the verdicts are. If trials of one load contradict each other, they count as
+  one trial. The trials between a wrong verdict and its correction do not count. Until a load is
+  overloaded, the maximum of the next load (`EXCEED_MAX`) has priority over `ALLOWANCE`. This
+  priority of `EXCEED_MAX` can cost one more trial for each doubling of the load.
 * Wrong verdicts. If utilizations contradict the verdict of a load, the load is measured again
-  before the verdict counts. A load is judged by the majority of its trials, at most three.
+  before the verdict counts. A load is judged by the majority of its trials. In a tie, the last
+  trial decides.
 
 This docstring proves that the search needs at most `ALLOWANCE` trials more than plain bisection.
 ITP (Oliveira and Takahashi, "An Enhancement of the Bisection Method Average Performance Preserving
-Minmax Optimality", ACM TOMS 47(1), 2020) interpolates, truncates and then projects its estimate
-onto the loads that keep the worst case of bisection. This module projects the load like ITP, but
-separately for each possible limit, and also while no load is overloaded and the highest load can
-still be doubled.
+Minmax Optimality", ACM TOMS 47(1), 2020) interpolates and truncates its estimate. Then ITP projects
+the estimate onto the loads that keep the worst case of bisection. This module projects the load
+like ITP, but separately for each possible limit, and also while no load is overloaded and the
+highest load can still be doubled.
 
 Let B(l) be the loads that plain bisection tries if the limit is l. The verdicts of all loads
 outside of the present bracket (low, high) are already known. So a search that continues like plain
@@ -190,7 +191,7 @@ class Shadow:
         bisection: plain bisection with the bounds and the resolution of the search.
         hint_load: a warm-up load at which brokers had no idle time; None if there is no such load.
             The limit is assumed to be below this load until a trial sustains the load. If the limit
-            is above `hint_load`, the search can need one more trial.
+            is above `hint_load`, the search can need one trial more than without the hint.
     """
 
     def __init__(self, bisection: Bisection, hint_load: int | None = None) -> None:

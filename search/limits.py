@@ -64,9 +64,9 @@ class Ceiling:
     Attributes:
         load: the load.
         cause: the cause of the INVALID trials at this load, in words.
-        offered_share: share of the load that the generator offered, if the trials were INVALID
-            because the generator was too slow [ratio]; None if the trials were INVALID for another
-            reason.
+        offered_share: if the trials were INVALID because the generator was too slow, the
+            acknowledged load divided by the planned load [ratio]; None if the trials were INVALID
+            for another reason.
         in_a_row: number of loads that could not be measured since the last valid trial.
     """
 
@@ -76,7 +76,9 @@ class Ceiling:
     in_a_row: int
 
     def next_load(self, sustained: int) -> int:
-        """The next lower load. If no load is left to try, the result is at most `sustained`."""
+        """The load that is tried after this load, and that is lower than this load. If no load is
+        left to try, the result is at most `sustained`.
+        """
         if self.offered_share is None and not sustained:
             return max(self.load // STEP_DOWN, min(1, self.load - 1))
         if self.offered_share is None:
@@ -230,7 +232,9 @@ class Limits:
         return Measure(load, f"{cause}, at {amount}; trying {load}{below}")
 
     def begin(self, step: Measure, history: Sequence[Observation]) -> Measure:
-        """The step. Before the first valid trial, its load is reduced to at most `first_max`."""
+        """The step. Before the first valid trial, the load of the step is reduced to at most
+        `first_max`.
+        """
         most = self.first_max
         if most is None or step.load <= most or Trials(history).verdicts:
             return step

@@ -42,7 +42,7 @@ class GoalsMeasurer(Protocol):
 def next_trial(
     searchers: Mapping[str, Searcher], histories: Histories
 ) -> tuple[Measure | None, dict[str, Decision]]:
-    """The next trial and the decision of each goal. The trial is None if all searches have ended.
+    """The next trial, and each goal's decision. The trial is None if all searches have ended.
 
     The next trial is a window of a hold (a long load that confirms a limit) if such a hold has
     begun. If no hold has begun, loads of searches are first, new holds are second, and closing
@@ -145,7 +145,8 @@ def searchers_of(
 
 
 def next_check(lines: Mapping[str, Line], finished: Finished) -> int | None:
-    """The finished size to check next for a change of its limit [B]; None if no size needs a check.
+    """The finished size [B] whose limit is checked next for a change; None if no size needs a
+    check.
 
     The size that was measured first is checked first, because its trials are the oldest. If the
     limit of a checked size changed, all other sizes are checked. If no checked limit changed, a
@@ -234,7 +235,7 @@ def run_lines(
         on_step: as in `run_goals`.
         finished: for a resumed run, the finished points of each goal, in the order of their
             measurement; None for a new run.
-        begun: trials already made at the next size, or at the size that is being checked.
+        begun: trials that were already made at the next size, or at the size that is being checked.
         on_point: function that is called for each goal with the name of the goal and its finished
             point. The function is called when the searches of all goals at a message size have
             ended. The function is called again if the limits at this size were checked for a

@@ -81,8 +81,8 @@ class Observation:
         held: True if the trial is a window of a hold, see `search.confirming`.
         checks: True if the trial is a closing trial, see `search.closing`.
         cause: the cause of an INVALID trial, in words; empty for other trials.
-        offered_share: share of the load that the generator offered, if the trial is INVALID because
-            the generator was the limit [ratio]; None for other trials.
+        offered_share: if the trial is INVALID because the generator was the limit, the acknowledged
+            load divided by the planned load [ratio]; None for other trials.
     """
 
     load: int
@@ -158,7 +158,7 @@ class Change:
         last_before: position in the history, from 0, of the last trial that was very probably
             before the change.
         since: position of the first trial that was very probably after the change. The limit after
-            the change is computed only from the trials from `since` on.
+            the change is computed only from this trial and later trials.
         probability: probability of the change when it was found [ratio].
         before, after: interval of the limit before the change and after the change; None if the
             trials do not show it.
@@ -190,8 +190,9 @@ class Done:
             does not estimate this probability.
         interval: the 90 % interval of the limit; None if the searcher does not estimate an
             interval.
-        notes: notes for readers of the result, one sentence for each note. For example, a note
-            reports an overload at or below the limit that other trials of the same load outvoted.
+        notes: notes for readers of the result, one sentence for each note. For example, if an
+            overload at or below the limit was outvoted by other trials of its load, a note reports
+            this overload.
         confirmed_s: duration of the hold at the limit [s]; None if there was no hold.
         changed: the changes of the limit during the measurement, oldest first. The result is the
             limit after the last change.

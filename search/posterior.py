@@ -172,7 +172,9 @@ class Posterior:
         return math.exp(self.start + self.step * len(self.weights))
 
     def interval(self, level: float = LEVEL) -> Interval:
-        """The interval with equal probabilities below and above it, and the median."""
+        """The median and the interval. The probability below the interval equals the probability
+        above it.
+        """
         tail = (1.0 - level) / 2.0
         return Interval(self.quantile(tail), self.quantile(1.0 - tail), self.quantile(0.5))
 
@@ -435,8 +437,8 @@ Curves = list[tuple[float, float, float]]
 @dataclass(frozen=True)
 class _Layer:
     """The evidence under the assumption of one curve and one noise (scatter of the limit from trial
-    to trial). The evidence is the verdicts, and the distributions of the limit from the equations
-    of the trials.
+    to trial). The evidence has two parts: the verdicts, and the distributions of the limit that
+    follow from the equations of the trials.
     """
 
     normals: list[_Normal]
@@ -444,14 +446,15 @@ class _Layer:
 
     @property
     def best(self) -> float:
-        """The logarithm of the probability of the evidence, including verdicts, for the most
-        probable distribution.
+        """The logarithm of a probability: how probable the evidence, including the verdicts, is for
+        the most probable distribution.
         """
         return _evidence_of(max(self.normals), self.sides)
 
     def curves(self, best: float) -> Curves:
-        """The normal distributions of the limit, without distributions of negligible probability. A
-        probability is compared with `best`, the highest logarithm of a probability in all layers.
+        """The normal distributions of the limit, without distributions of negligible probability.
+        The logarithm of each probability is compared with `best`, the highest such logarithm in all
+        layers.
         """
         room = best + math.log(_NEGLIGIBLE) - self.best + max(self.normals)[0]
         kept = ((odds, mean, math.sqrt(var)) for odds, mean, var in self.normals if odds >= room)
@@ -517,8 +520,8 @@ def _range(curves: Curves, bracket: Bracket, prior: Prior | None) -> tuple[float
 
 
 def _core(found: Posterior) -> tuple[float, float]:
-    """The range of the grid that contains nearly all of the probability, extended by one cell of
-    the grid at each end [ln].
+    """The range [ln] of the grid that contains nearly all of the probability. The range is extended
+    by one cell of the grid at each end.
     """
     least = max(found.weights) * 1e-4
     inside = [number for number, weight in enumerate(found.weights) if weight >= least]

@@ -32,8 +32,8 @@ def own_utilization(used: float, at_rest: float) -> float:
     """The utilization that the load causes, divided by the utilization that other clients leave
     free below the threshold [ratio].
 
-    If other clients use the cluster, only the utilization above their utilization grows with the
-    load.
+    If other clients use the cluster, the utilization that they cause does not grow with the load.
+    Only the utilization above this utilization grows with the load.
 
     Args:
         used: utilization with the load, 1 at the threshold [ratio].
@@ -76,8 +76,8 @@ class Signals:
         return self.highest(seen)
 
     def ceiling(self, seen: Observation) -> float | None:
-        """The highest utilization of the indicators in `smooth`, if brokers acknowledged less than
-        `VERY_SHORT` of an overload; None for other trials.
+        """The highest utilization of the indicators in `smooth`, for an overloaded trial in which
+        brokers acknowledged less than the share `VERY_SHORT` of the load; None for other trials.
 
         If the highest utilization of these indicators is below 1, the limiting resource has no
         indicator in `smooth`.
@@ -103,8 +103,8 @@ class Signals:
         return share if share > 0.05 else None
 
     def at_most(self, seen: Observation) -> float | None:
-        """The load that brokers acknowledged in an overload with almost no idle time, which is an
-        upper bound of the limit; None for other trials.
+        """An upper bound of the limit: the load that brokers acknowledged in an overloaded trial in
+        which they had almost no idle time; None for other trials.
         """
         used = self.highest(seen)
         if seen.verdict is not Verdict.OVERLOADED or used is None or used < SATURATED_UTILIZATION:

@@ -86,11 +86,11 @@ class Phases:
         warmup_s: time under load before the measured window.
         measure_s: length of the measured window, unless the window ends early.
         drain_timeout_s: longest wait for the last acknowledgements.
-        volume_bytes: total payload of all producers, in equal shares [B]. Without `volume_bytes`,
-            producers offer records until the end of the window.
+        volume_bytes: total payload of all producers [B]; each producer writes an equal share.
+            Without `volume_bytes`, producers offer records until the end of the window.
         sample_interval_s: time between two samples of a broker.
-        early_end_error_rate: highest probability that the early end of a window changes the
-            verdict. With an `early_end_error_rate` of 0, windows do not end early [ratio].
+        early_end_error_rate: highest probability [ratio] that the early end of a window changes the
+            verdict. With an `early_end_error_rate` of 0, windows do not end early.
     """
 
     ramp_up_s: Annotated[float, Number(0, 3_600, "seconds")] = 0.0
@@ -145,7 +145,7 @@ class TrafficPattern:
         producer: traffic of each producer.
         topic: options of the topics.
         consumers: consumer groups that read while the producers write.
-        phases: phases of the trial.
+        phases: the warm-up, the window and the drain of the trial.
         brokers: number of brokers of the cluster.
         axis, load: the searched axis, and the load of this pattern on the axis.
         point_message_bytes: message size of the boundary point that this load tests [B].
@@ -189,7 +189,7 @@ class TrafficPattern:
 
     @column
     def rate_profile(self) -> str | None:
-        """Name of the rate profile over time, or null for a constant rate."""
+        """Name of the profile (the course of the rate over time); null for a constant rate."""
         return None if self.profile is None else self.profile.name
 
     @property

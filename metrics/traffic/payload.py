@@ -34,8 +34,8 @@ class Sizes:
     """The distribution of message sizes around a mean. The mean is an argument of the methods.
 
     Attributes:
-        kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of the
-            messages of a file, which are not scaled to the mean.
+        kind: "fixed"; "uniform"; "lognormal"; "histogram"; or "messages" for the sizes of a file's
+            messages. The sizes of a file's messages are not scaled to the mean.
         spread: for "uniform", half the width divided by the mean, above 0 up to 1; for "lognormal",
             the standard deviation of the natural logarithm of sizes.
         histogram: for "histogram", pairs of size [B] and weight; sizes are scaled to the mean.
@@ -70,7 +70,7 @@ class Sizes:
         return self.quantile(mean_bytes, 1.0)
 
     def _relative(self, share: float) -> float:
-        """The quantile of the unscaled distribution at `share`."""
+        """The quantile at `share` of the distribution before it is scaled to the mean."""
         share = min(max(share, 1 - QUANTILE_MAX), QUANTILE_MAX)
         if self.kind == "uniform":
             return 1 + self.spread * (2 * share - 1)
@@ -127,7 +127,7 @@ class Payload:
             from a file; or "messages", the sizes of the file's messages.
         size_spread: for "uniform", half the width divided by the mean; for "lognormal", the
             standard deviation of the natural logarithm of sizes [ratio].
-        histogram_file: file on the driver with a size [B] and the weight of the size in each line.
+        histogram_file: file on the driver; each line has a size [B] and the weight of this size.
         key_bytes: size of a message's key; 0 if messages have no keys.
         key_count: number of different keys; 0 means that each message has a new key.
         headers: number of headers per message, with the names h0, h1 and so on.
@@ -222,7 +222,7 @@ def read_histogram(path: Path) -> tuple[tuple[int, float], ...]:
     """Read pairs of a size [B] and a weight. The file has one pair per line.
 
     Raises:
-        ValueError: the file cannot be read, or a line does not have this form.
+        ValueError: the file cannot be read, or a line is not a pair of a size and a weight.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()

@@ -2,8 +2,8 @@
 
 In a growing load, producers begin one after the other. A load is a number of producers, or the
 scale of a mix. In each step, the first producers of a part offer their whole rate, and the next
-producer offers the remaining rate. So in each step, each part of a mix offers exactly the traffic
-of the mix at the scale of the step.
+producer offers the remaining rate. So in each step, each part of a mix offers exactly its share of
+the mix's traffic at the scale of the step.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class Climb:
         return max(0, int(load_s / self.step_s + _ROUNDING))
 
     def load_in(self, step: int, most: int) -> int:
-        """The load of a step, at most `most`."""
+        """The load of a step. If the load is above `most`, the result is `most`."""
         return min(most, self.first << step)
 
     def steps(self, most: int) -> int:

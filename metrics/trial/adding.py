@@ -1,5 +1,5 @@
-"""The sum of the counts of all tasks of a trial; the annotation of a field states how its values
-are added.
+"""The sum of the counts of all tasks of a trial. Each field has a rule for the addition of its
+values.
 
 By default numbers are summed, maps are summed key by key, tuples are joined, and histograms and
 dataclasses are added. `Annotated` with one of the constants of this module replaces the default
@@ -232,7 +232,7 @@ class LatencySlice:
 
 
 def latency_slices(times: SlicedTimes, window_s: float) -> tuple[LatencySlice, ...]:
-    """The slices of a window, oldest first, without slices in which no record was acknowledged."""
+    """The slices of a window in which a record was acknowledged, oldest first."""
     slices = []
     for number, times_us in sorted(times.by_slice.items()):
         found, start_s = Histogram(), number * times.slice_s

@@ -58,7 +58,7 @@ class CanaryWindow:
         at_rest_p99_ms: like `p99_ms`, for records before the run.
         over_time_p99_ms: like `p99_ms`, for each slice of one second; NaN in slices without
             records.
-        failed: number of records that were refused or lost, which the times exclude.
+        failed: number of records that were refused or lost. The times do not include these records.
     """
 
     broker_id: int

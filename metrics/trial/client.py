@@ -49,11 +49,10 @@ class ProducerAccounts:
         acked: records acknowledged.
         failed: records that ended in an error, by the name of Kafka's error. A producer without
             failed records has no entry.
-        retried: records sent again, counted each time. A producer that sent no record again has no
-            entry.
-        duplicates: highest possible number of duplicates in the logs. A duplicate is a record
-            beyond the acknowledged records and the failed records. A producer without duplicates
-            has no entry.
+        retried: records sent again, counted each time. A producer without retries has no entry.
+        duplicates: highest possible number of duplicates in the logs. A duplicate is a record in
+            addition to the acknowledged and the failed records. A producer without duplicates has
+            no entry.
     """
 
     offered: dict[int, int] = field(default_factory=Counter)
@@ -72,7 +71,7 @@ class BrokerAccount:
         requests: produce requests handed to a socket.
         silent_s: longest time for which the requests of a task waited and no answer came [s].
         waiting_connections: connections with unacknowledged records at the window's end.
-        missing_records: records due and not acknowledged at the window's end.
+        missing_records: records that were due, but were not acknowledged at the window's end.
     """
 
     requests: int = 0
@@ -95,12 +94,12 @@ class Counts:
         failed_records: records that ended in an error inside the window.
         offered_bytes: payload of the offered records.
         acked_bytes: payload of the acknowledged records.
-        unsent_own_records: records due and unsent at the window's end although their connection had
-            room; the generator, not the brokers, delayed these records.
+        unsent_own_records: records that were due, but were not sent at the window's end although
+            their connection had room. The generator, not the brokers, delayed these records.
         log_bytes: size of the record batches acknowledged over the whole trial, as brokers count
             them; None if a client library does not report it.
-        acked_by_partition: partition, numbered through all topics → records acknowledged over the
-            whole trial.
+        acked_by_partition: partition → records acknowledged over the whole trial. Partitions are
+            numbered through all topics.
         sent_by_partition: partition → records handed to a socket over the whole trial, each record
             counted once.
         errors_by_partition: partition → name of Kafka's error → records that ended in this error
@@ -119,7 +118,8 @@ class Counts:
         transactions_aborted: transactions aborted over the whole trial, including transactions
             still open at the end of the drain.
         aborted_records: acknowledged records of the transactions that were aborted over the whole
-            trial. Consumers of committed records do not read these records.
+            trial. Consumers that read only committed records skip the records of aborted
+            transactions.
         commit_s: time [s] that the commits inside the window took, summed over producers. A commit
             waits for the answers to all batches of its transaction, and then for the answer to the
             commit request.
@@ -130,8 +130,9 @@ class Counts:
         last_acked_s: time from the window's start to the last acknowledgement [s]; None without
             acknowledged records.
         cpu_s: CPU time [CPU-s] that all tasks with producers used inside the window.
-        compression_ratio: size of a batch's records before compression divided by their size after
-            compression, measured before the trial [ratio]; None if no task took part.
+        compression_ratio: ratio of two sizes of the records: the size before compression, divided
+            by the size after compression [ratio]. The ratio is measured before the trial; None if
+            no task took part.
     """
 
     offered_records: int = 0
@@ -215,8 +216,8 @@ class Counts:
 
     @column
     def duplicates_at_most(self) -> int:
-        """Highest possible number of records in the logs beyond the acknowledged and the failed
-        records.
+        """Highest possible number of duplicates in the logs: records in addition to the
+        acknowledged and the failed records.
         """
         return sum(self.duplicates_by_partition.values())
 
@@ -323,7 +324,8 @@ class HostClock:
 
 @dataclass(frozen=True)
 class ClockChange:
-    """The largest change of a host's clock during a load, measured before and after the load.
+    """The largest change of a host's clock during a load: the difference between a measurement
+    before the load and a measurement after it.
 
     Attributes:
         host: name of the machine.
@@ -454,9 +456,9 @@ class ClientWindow:
 
         A batch that is open at an edge of the window is counted completely after this edge. So the
         window gains the records of batches that are open at its start, and lacks the records of
-        batches that are open at its end. With few producers, the gained and the lacking records may
-        differ. For each producer, the standard deviation of this difference is the number of
-        records of a batch divided by √6.
+        batches that are open at its end. With few producers, the number of gained records may
+        differ from the number of lacking records. For each producer, the standard deviation of this
+        difference is the number of records of a batch divided by √6.
         """
         accounts = [self] if self.is_part else list(self.parts.values())
         offered = self.counts.offered_records
@@ -522,9 +524,9 @@ class ClientWindow:
 
     @property
     def held_up_records(self) -> int:
-        """Missing records (`shortfall_records`) that the generator itself delayed. The result never
-        exceeds `shortfall_records`, although more records may be unsent at the window's end: some
-        unsent records can be due before the window.
+        """Missing records (`shortfall_records`) that the generator itself delayed. The result is at
+        most `shortfall_records`. The number of unsent records at the window's end can be higher,
+        because some of them can be due before the window.
         """
         return min(self.counts.unsent_own_records, self.shortfall_records)
 
@@ -582,8 +584,8 @@ class TaskReport:
         start_s, end_s: start and end of the measured window, which is the same for all tasks [s
             since the epoch].
         produced, consumed: the reports of the task's producers and of its consumers.
-        clock: offset of the clock of the task's host: the larger of the two offsets before and
-            after the load.
+        clock: clock of the task's host, compared with the driver's clock. The offset is measured
+            before and after the load, and the larger offset counts.
         kernel_buffers: the limits of socket buffers on the task's host; None if they are unknown.
         error: the reason why the task could not take part or did not finish; None without an error.
         is_refused: True if `error` is an error of the configuration, which a retry cannot remove.

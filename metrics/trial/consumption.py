@@ -58,7 +58,7 @@ class GroupCounts:
             whole trial.
         rebalances: number of assignments of partitions, without the first assignment of each
             member.
-        unread_records: records acknowledged and not read by the end of the drain.
+        unread_records: acknowledged records that were not read by the end of the drain.
         notes: notes of the consumers for the user; each note is a sentence.
         throttle_ms: throttle time that fetch responses reported over the whole trial, summed; None
             in rows of older versions.

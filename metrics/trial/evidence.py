@@ -98,8 +98,8 @@ class FollowerLag:
 
     @property
     def behind_s(self) -> float:
-        """Minimum growth of the lag, expressed as the time in which the load writes as many records
-        [s].
+        """Lower bound of the growth of the lag, as a time [s]: in this time, the load writes as
+        many records as the lag grew.
         """
         return max(0.0, self.share * self.duration_s - self.uncertain_s)
 
@@ -183,7 +183,8 @@ class Judgement:
 
 @dataclass(frozen=True)
 class ClusterFacts:
-    """Facts about a cluster that are known before any trial and that affect its judgement.
+    """Facts about a cluster that are known before any trial, and that affect the judgement of
+    trials.
 
     Attributes:
         is_blind: True if the cluster offers no metrics, so that a missing metric does not make a
@@ -241,15 +242,15 @@ class Evidence:
         planned_s: planned length of the window [s]; 0 if it is unknown.
         closed_loop: True if producers sent without a rate, so that no record can be missing or
             late.
-        cluster: facts about the cluster.
+        cluster: facts that were known before the trial.
         write_back: for each host, the bytes that its brokers received, the bytes that its disks
             wrote, and the bytes that stayed in its memory; only hosts that show their dirty pages.
-        unreplicated_records: acknowledged records above the high watermark, when the high watermark
-            was first read after the load; None if the high watermark was not read.
+        unreplicated_records: number of acknowledged records that were still above the high
+            watermark at its first reading after the load; None if the high watermark was not read.
         canaries: the canary's latencies at each broker; empty without canaries.
         load_s: time from the start of the load to the end of its window [s]; None if no load began.
-        kept_overloaded_s: minimum time [s] for which brokers were overloaded, if the overload ended
-            a held load; otherwise 0.
+        kept_overloaded_s: if a held load was stopped because of an overload, the shortest possible
+            length of this overload [s]; otherwise 0.
         follower_lag: growth of the followers' lag in the window; None without followers, during a
             planned broker outage, or if brokers do not report end offsets.
     """
@@ -366,9 +367,9 @@ class Evidence:
     @property
     def handler_s_per_mb(self) -> float | None:
         """Time that all request handlers of a broker together need for each MB of payload [s/MB].
-        The time is the busy share of the handlers, divided by the broker's payload rate [MB/s]. Its
-        inverse is the payload rate at which the handlers would be fully busy, if the cost of a MB
-        did not change with the load.
+        The time is the busy share of the handlers, divided by the broker's payload rate [MB/s]. The
+        inverse of this time is the payload rate at which the handlers would be fully busy, if the
+        cost of a MB did not change with the load.
         """
         idle = [each.handler_idle for each in self.brokers if each.handler_idle is not None]
         achieved = self.client.achieved_mb_per_s
@@ -406,8 +407,8 @@ class Evidence:
         [records/s].
 
         The lag that members report is not used, because it depends on the end offsets in their last
-        fetch responses. A member that is behind receives long responses, so its end offsets are
-        old.
+        fetch responses. A member with a large lag receives long responses, so the end offsets that
+        this member knows are old.
         """
         client = self.client
         return {

@@ -1,9 +1,10 @@
 """The load of other clients on the brokers during a trial, compared with their usual level.
 
-The usual level is measured without our load. The measurement takes minutes, and consists of
-readings of about one second. The readings give the mean and the standard deviation of the usual
-level. If the standard deviation explains a difference from the usual level, the difference is
-normal. A larger difference is a change of the load.
+The usual level is measured without our load. The measurement takes minutes, and consists of many
+readings. Each reading covers about one second. The readings give the mean and the standard
+deviation of the usual level. A difference from the usual level is normal if it is at most
+`BEYOND_DEVIATIONS` standard deviations. A difference above this normal deviation is a change of the
+load.
 """
 
 from __future__ import annotations
@@ -251,7 +252,9 @@ class Change:
 
 @dataclass(frozen=True)
 class _Quantity:
-    """One quantity of the traffic: its words in messages, and its largest ignored change."""
+    """One quantity of the traffic, with the words that describe the quantity in messages, and with
+    the largest change that is ignored.
+    """
 
     verb: str
     unit: str
@@ -260,7 +263,9 @@ class _Quantity:
     negligible: float
 
     def change(self, now: Rate, level: float, of_all: float) -> Change:
-        """The difference of a rate from its usual level, divided by the rate of all clients."""
+        """The change of a rate: the part of its difference from the usual level that exceeds the
+        normal deviation, divided by the rate of all clients.
+        """
         off = now.mean - level
         beyond = max(0.0, abs(off) - BEYOND_DEVIATIONS * now.deviation)
         is_negligible = abs(off) <= self.negligible or of_all <= 0
@@ -272,7 +277,9 @@ class _Quantity:
         )
 
     def shown(self, rate: float) -> str:
-        """The rate in its unit; a rate below 1 has one more digit, so that it is not shown as 0."""
+        """The rate in its unit. A rate below 1 has one digit more than higher rates, so that it is
+        not shown as 0.
+        """
         value = rate / self.scale
         is_little = self.digits > 0 and 0 < value < 1
         return f"{value:,.{self.digits + is_little}f}"
@@ -426,7 +433,7 @@ def _bytes_of_transactions(counts: Counts) -> float:
 def others_at(
     everything: ClientTraffic, client: ClientWindow, level: Level | None, commits_per_s: float = 0.0
 ) -> OtherLoad:
-    """The load of other clients in one window of a load with several windows.
+    """The load of other clients in one window. Our own load has several such windows.
 
     The records of our transactions in the brokers' own log are assumed to be spread evenly over the
     load.
@@ -458,8 +465,8 @@ def others_in(
     """The load of other clients in a trial; None if the traffic of all clients is unknown.
 
     The batches that our consumer groups read are assumed to have the mean size of our producers'
-    batches. In a mix, this mean is computed for each part, and used for the groups that read the
-    part.
+    batches. In a mix, the mean size is computed for each part, and is used for the groups that read
+    the part.
 
     Args:
         everything: traffic of all clients in the trial.

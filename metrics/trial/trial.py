@@ -69,7 +69,7 @@ class WarmUp:
             when only other clients used the brokers; None in rows of older versions.
         generator_load: highest load that the generator can offer [load]; None in rows of older
             versions. This load is computed from the busy share of the generator's busiest task. The
-            value is also None if this busy share is too small.
+            highest load is also None if this busy share is too small.
     """
 
     load: int | None = None
@@ -220,7 +220,7 @@ class Trial:
         versions contain only the measurement before the run.
 
         Args:
-            used: utilization of the request handlers in the trial, 1 at the threshold [ratio].
+            used: utilization [ratio] of the request handlers in the trial; 1 is the threshold.
         """
         idle, others = self.evidence.handler_idle_min, self.evidence.others
         at_rest = others.at_rest_handler_idle if others else None
@@ -284,5 +284,5 @@ class RunSeries:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the readings of all trials are kept; False once the run had too many readings."""
+        """True if the readings of all trials are kept; False if the run had too many readings."""
         return self._count <= POINTS_MAX

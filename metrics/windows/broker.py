@@ -2,7 +2,8 @@
 
 The increase of a counter is the difference between its last and its first sample. The mean of a
 histogram is weighted by the histogram's counts. Only samples inside the window count, because the
-load before and after the window differs. A value that the samples do not show is None, never 0.
+load before and after the window differs from the load in the window. A value that the samples do
+not show is None, never 0.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Span:
     """The differences between the first and the last sample of one broker or host.
 
     Args:
-        samples: samples by time; at least one.
+        samples: at least one sample, in the order of time.
     """
 
     def __init__(self, samples: Sequence[Sample]) -> None:
@@ -74,10 +75,10 @@ class Span:
     def per_s(self, name: str) -> float | None:
         """Increase of a counter per second [1/s].
 
-        A count that is computed from one-minute rates changes only at a tick, when Kafka updates
-        these rates every 5 s (`metrics.sources.one_minute_rates`). For a count that is computed
-        from one-minute rates, the result is the increase between the first and the last tick,
-        divided by the time between these two ticks.
+        Kafka updates its one-minute rates every 5 s, at a tick. A count that is computed from
+        one-minute rates changes only at these ticks (`metrics.sources.one_minute_rates`). For a
+        count that is computed from one-minute rates, the result is the increase between the first
+        and the last tick, divided by the time between these two ticks.
         """
         ticks = whole_ticks(self._samples, name)
         if ticks is None:
@@ -85,9 +86,9 @@ class Span:
         return over(ticks.events, ticks.duration_s)
 
     def ticked_s(self, name: str) -> float | None:
-        """Total time of the whole ticks in the span [s], for a count that is computed from
-        one-minute rates; None for any other count. The time is 0 if the span contains no whole
-        tick.
+        """Time [s] between the first and the last tick in the span, for a count that is computed
+        from one-minute rates; None for any other count. The time is 0 if the span contains fewer
+        than two ticks.
         """
         ticks = whole_ticks(self._samples, name)
         return None if ticks is None else ticks.duration_s
@@ -185,8 +186,8 @@ def seconds_between(first: Sample, last: Sample) -> float:
     """Time between two samples [s].
 
     The time is computed from the process's uptime if both samples show the uptime, because the
-    uptime is read together with the counters. The wall-clock time differs from the time of this
-    reading by some milliseconds.
+    uptime is read together with the counters. The wall-clock time of a sample differs by some
+    milliseconds from the time at which the counters were read.
     """
     if UPTIME_MS in first.values and UPTIME_MS in last.values:
         return (last.values[UPTIME_MS] - first.values[UPTIME_MS]) / 1000.0
@@ -194,7 +195,9 @@ def seconds_between(first: Sample, last: Sample) -> float:
 
 
 def good_samples(samples: Iterable[BrokerSample]) -> dict[int, list[BrokerSample]]:
-    """Broker id → its samples without an error, by time. A repeated sample counts once."""
+    """Broker id → its samples without an error, in the order of time. A repeated sample counts
+    once.
+    """
     found: dict[int, list[BrokerSample]] = {}
     for sample in sorted(samples, key=lambda each: each.at_s):
         if sample.error is None and sample.values:
@@ -251,7 +254,8 @@ def standstill_s(samples: Sequence[BrokerSample], start_s: float, end_s: float) 
     sample are subtracted, too.
 
     Args:
-        samples: samples of one broker by time, including samples from before and after the window.
+        samples: samples of one broker in the order of time, including samples from before and after
+            the window.
         start_s, end_s: start and end of the window [s since the epoch]. The first sample after the
             window also counts, because it covers the time since the last sample in the window.
 
@@ -354,8 +358,8 @@ class BrokerWindow:
         produce: produce requests.
         fetch_consumer: fetch requests of consumers.
         fetch_follower: fetch requests of followers.
-        produce_delayed_max: highest number of produce requests [requests] that wait for followers
-            in a sample.
+        produce_delayed_max: highest number, in a sample, of produce requests that wait for
+            followers [requests].
         isr_shrinks: number of ISR shrinks [count].
         isr_expands: number of ISR expands [count].
         isr_changed_share: share of samples with under-replicated partitions, or with an ISR change
@@ -377,8 +381,8 @@ class BrokerWindow:
         cpu_process_share: share of the machine's CPU time that the process used [ratio].
         cpu_machine_share: mean busy share of the machine's CPU in the samples [ratio].
         gc_share: share of the time in which garbage collection stopped the threads [ratio].
-        heap_used_share_min: lowest used share of the heap in a sample, close to the share that
-            garbage collections cannot free [ratio].
+        heap_used_share_min: lowest used share of the heap in a sample [ratio]. This share is close
+            to the share that garbage collections cannot free.
         heap_used_share_max: highest used share of the heap in a sample [ratio].
         flush_per_s: log flushes [1/s].
         flush_ms: exact mean time of a flush [ms].
@@ -600,9 +604,9 @@ def any_isr_changed(
 ) -> list[bool]:
     """For each sampling time in the window, whether any broker shows an ISR change.
 
-    Under-replicated partitions count as an ISR change. The sampling times are the times of the
-    samples of the broker with the most samples. A sample of another broker belongs to the nearest
-    sampling time, because all brokers are sampled within some milliseconds.
+    Under-replicated partitions count as an ISR change. The broker with the most samples determines
+    the sampling times. A sample of any other broker belongs to the nearest sampling time, because
+    all brokers are sampled within some milliseconds.
 
     Args:
         samples: samples of any brokers in any order.

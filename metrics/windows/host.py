@@ -53,7 +53,7 @@ class InterfaceWindow:
         device: name of the interface.
         received_bytes_per_s: bytes received, including all headers [B/s].
         sent_bytes_per_s: bytes sent, including all headers [B/s].
-        packets: packets in both directions [packets].
+        packets: received packets plus sent packets [packets].
         dropped: packets that the host dropped in both directions [packets].
         errors: received packets that were damaged, and packets that could not be sent [packets].
         speed_bytes_per_s: speed of the interface in one direction [B/s].
@@ -105,7 +105,8 @@ class HostWindow:
         cpu_steal: share of the cores' time that other virtual machines took [ratio].
         running_threads: mean number of threads that ran or waited for a core in a sample [threads].
         memory_total_bytes: size of the memory [B].
-        memory_available_bytes: lowest memory available to programs in a sample [B].
+        memory_available_bytes: smallest size, in a sample, of the memory that is available to
+            programs [B].
         page_cache_bytes: largest page cache in a sample [B].
         swapped_pages_per_s: pages moved to and from swap [1/s].
         oom_kills: processes that the kernel killed because memory was exhausted [count].

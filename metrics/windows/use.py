@@ -59,7 +59,7 @@ def _in_phase(window: BrokerWindow, phase: str) -> float | None:
 
     Args:
         window: window of the broker.
-        phase: name of the field of `RequestWindow` with the mean time in the phase.
+        phase: name of the field of `RequestWindow` that contains the mean time in the phase.
     """
     kinds = (window.produce, window.fetch_consumer, window.fetch_follower)
     known = ((each.per_s, getattr(each, phase)) for each in kinds)
@@ -70,8 +70,8 @@ def busy_threads(window: BrokerWindow) -> float | None:
     """Lower bound of the mean number of busy request handlers [handlers].
 
     The result is the higher of two lower bounds. The first lower bound follows from Little's law.
-    This bound may be too low, because Kafka cuts the times of each request to whole milliseconds.
-    The second lower bound is the handlers' busy fraction.
+    The first lower bound may be too low, because Kafka cuts the times of each request to whole
+    milliseconds. The second lower bound is the handlers' busy fraction.
     """
     threads = _in_phase(window, "local_ms")
     idle = window.handler_idle
@@ -83,8 +83,8 @@ def busy_threads(window: BrokerWindow) -> float | None:
 def flush_share(window: BrokerWindow) -> float | None:
     """Share of the request handlers' busy time that log flushes take [ratio].
 
-    Replica fetchers also flush, on separate threads. The share of flushes by replica fetchers is
-    assumed to equal the share of replicated bytes in all bytes.
+    Replica fetchers also flush, on separate threads. The share of replica fetchers in all flushes
+    is assumed to equal the share of replicated bytes in all received bytes.
     """
     busy = busy_threads(window)
     if window.flush_threads is None or not busy:
@@ -124,9 +124,9 @@ def remote_share(window: BrokerWindow) -> float | None:
 def link_share(window: BrokerWindow) -> float | None:
     """Utilization of the network interface in its busier direction [ratio].
 
-    Only the bytes that Kafka read and wrote count, without the headers of TCP and IP. So the
-    utilization is 0.94 to 0.96 for a full link with frames of 1,500 bytes. The result is None if
-    the link's speed is not configured.
+    The utilization is computed only from the bytes that Kafka received and sent, without the
+    headers of TCP and IP. So the utilization is 0.94 to 0.96 for a full link with frames of 1,500
+    bytes. The result is None if the link's speed is not configured.
     """
     return over(
         scaled(highest((network_in(window), network_out(window))), 8e-6), window.link_mbit_per_s

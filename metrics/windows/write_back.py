@@ -59,23 +59,24 @@ class WriteBackWindow:
             of other disks.
         disks: names of the counted disks.
         disks_known: True if the counted disks are known to be the disks of the log dirs.
-        dirty_bytes: highest size of the dirty pages of files in a sample [B].
+        dirty_bytes: highest size, in a sample, of the dirty pages of files [B].
         writeback_bytes: highest size, in a sample, of the pages that are being written to disks
             [B].
-        unwritten_start_bytes: size of the dirty pages and the pages being written to disks in the
-            first sample [B].
-        unwritten_end_bytes: size of the dirty pages and the pages being written to disks in the
-            last sample [B].
-        unwritten_max_bytes: highest size of the dirty pages and the pages being written [B].
+        unwritten_start_bytes: total size, in the first sample, of the dirty pages and of the pages
+            that are being written to disks [B].
+        unwritten_end_bytes: total size, in the last sample, of the dirty pages and of the pages
+            that are being written to disks [B].
+        unwritten_max_bytes: highest total size, in a sample, of the dirty pages and of the pages
+            that are being written to disks [B].
         dirty_limit_bytes: size of the dirty pages at which writers begin to wait for disks [B].
         dirty_expire_s: age [s] at which the kernel writes a dirty page, according to
             vm.dirty_expire_centisecs; Linux's default if the host does not show this setting.
-        settled_s: length of the part of the window in which the disks kept up best with the brokers
-            [s], or 0 if the window is too short.
-        settled_taken_bytes: bytes that the brokers received in the part of the window in which the
-            disks kept up best [B].
-        settled_written_bytes: bytes that the disks wrote in the part of the window in which the
-            disks kept up best [B].
+        settled_s: length [s] of the part of the window in which the disks kept up best with the
+            brokers; 0 if the window is too short.
+        settled_taken_bytes: bytes [B] that the brokers received in the part of the window in which
+            the disks kept up best.
+        settled_written_bytes: bytes [B] that the disks wrote in the part of the window in which the
+            disks kept up best.
         fastest_bytes_per_s: highest rate at which the disks wrote for `FASTEST_S` [B/s], or None
             for a shorter window.
     """
@@ -134,8 +135,8 @@ class WriteBackWindow:
 
 
 def unwritten_bytes(sample: HostSample) -> float | None:
-    """Size of the dirty pages and the pages being written to disks [B], or None if it is
-    unknown.
+    """Size of the unwritten pages [B]: the dirty pages, and the pages that are being written to
+    disks. None if the size is unknown.
     """
     dirty = sample.values.get(readings.DIRTY_BYTES)
     return None if dirty is None else dirty + sample.values.get(readings.WRITEBACK_BYTES, 0.0)
@@ -270,11 +271,11 @@ def settled_span(points: Sequence[Point], least_s: float) -> tuple[Point, Point]
     wrote at least `WRITTEN_MIN` of the received bytes. If the disks always wrote a smaller share,
     the result is the part in which they wrote the largest share of the received bytes. Surges of
     write-back do not distort the result, because the chosen part begins and ends with similarly few
-    dirty pages. In every part, the written bytes divided by the received bytes are at most the
-    disks' speed divided by the load.
+    dirty pages. In every part, the ratio of written bytes to received bytes is at most the ratio of
+    the disks' speed to the load.
 
     Args:
-        points: points of a window by time.
+        points: points of a window in the order of time.
         least_s: minimum length of the part of the window [s].
 
     Returns:
