@@ -77,10 +77,10 @@ class Validity:
 
     Attributes:
         missed_samples_max: highest share of a broker's samples that may be missing [ratio].
-        generator_share_max: the generator itself may cause at most this share [ratio] of the
+        generator_share_max: the generator itself must cause less than this share [ratio] of the
             missing records.
         loop_busy_max: highest busy share of a task's event loop [ratio]. If records are missing and
-            a task exceeds this share, the generator counts as the cause.
+            a task reaches this share, the generator counts as the cause.
         others_share_max: highest rise of other clients' traffic over its level before the run, as
             a share of the brokers' traffic [ratio].
         throttle_ms_max: highest mean throttle time of produce requests, and of fetches of consumer
