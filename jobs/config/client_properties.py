@@ -74,7 +74,7 @@ def keys_of(path: str, own: Mapping[str, Any] | None = None) -> tuple[dict[str, 
 
 
 def read(path: str) -> dict[str, str]:
-    """Read a properties file; librdkafka's properties are added under Kafka's names, too.
+    """Read a properties file; add the value of each librdkafka property also under Kafka's name.
 
     Raises:
         ConfigError: the file cannot be read.

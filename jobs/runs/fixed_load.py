@@ -261,8 +261,8 @@ def _require_windows(config: Configuration, load: FixedLoad) -> None:
     """Raise an error if a setting is not possible with a continuous load.
 
     Raises:
-        ConfigError: the client is not `wire`, a volume or an early end is set, or the profile does
-            not fit the rate, the arrivals or the ramp.
+        ConfigError: the client is another one than `wire`; or the configuration has a volume or an
+            early end; or the profile does not fit the rate, the arrivals or the ramp.
     """
     parts, producer = config.workload.parts, config.workload.producer
     clients = {part.producer.client for part in parts}

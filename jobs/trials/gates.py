@@ -163,8 +163,8 @@ class Gates:
         """Measure the load of other clients and the idle time of the brokers again, after the load
         of other clients has changed.
 
-        Of the earlier readings, only the newest are kept; together they are at most as long as the
-        new measurement, unless only one reading is left. The usual load of other clients therefore
+        Only the newest of the earlier readings are kept: as many as took no more time than the new
+        measurement, but at least one reading. The usual load of other clients therefore
         includes their load before and after the change.
         """
         looks = self.last_load.looks

@@ -7,9 +7,9 @@ show whether a series is a count or a rate:
 
 - A series is the count of a meter if its number is whole and never falls. A number with a fraction
   is a rate.
-- A series of the handlers' meter is the count of the idle time if the series' number is above
-  `IDLE_GROWTH_MAX`, and if the number grows by at most `IDLE_GROWTH_MAX` ns per ns. A number up to
-  `IDLE_GROWTH_MAX` is the rate of the idle time.
+- A series of the handlers' meter is the count of the idle time [ns] if the series' number is above
+  `IDLE_GROWTH_MAX`, and if it grows by at most `IDLE_GROWTH_MAX` in each nanosecond. A lower number
+  is the rate of the idle time.
 - A series is a one-minute rate if its number stays the same for 5 s, and if the next number gives a
   whole number of events (`metrics.sources.one_minute_rates`). Other averages, such as a five-minute
   rate, do not give a whole number of events. A meter's rate is read only if the page does not show
@@ -231,7 +231,7 @@ class _Group:
 
     @cached_property
     def numbers(self) -> list[list[float]]:
-        """For each series, its number in each poll."""
+        """For each series, the values of the series in all polls."""
         return [[*map(number_of, each)] for each in self.printed]
 
     @property

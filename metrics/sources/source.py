@@ -223,8 +223,8 @@ SAMPLE_PARTITION_S = 0.3e-6
 The reason is that four gauges count the broker's partitions when the gauges are read."""
 
 SAMPLES_SHARE_MAX = 0.0075
-"""Largest share of one core [ratio] that samples may cost a broker because the broker has many
-partitions."""
+"""Largest share of one core [ratio] that a broker with many partitions may spend on the readings of
+its partitions."""
 
 END_S = 8e-6
 """CPU time of the driver to request and to read the end offset of one replica [s]."""

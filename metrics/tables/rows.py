@@ -46,7 +46,7 @@ class CaseRow:
         message_bytes: bytes per message [B].
         producers: number of producers at the limit or at the fixed load; in a mix, the total number
             of producers of all parts.
-        trials: numbers of the case's trials within the run.
+        trials: the trials of the case, each as its number within the run (`trial`).
         measure: name of the column that is compared, or `achieved_share`.
         value: the compared figure, the median of `values` [unit of `measure`].
         values: for a fixed load, the figure of each valid trial; for a limit, only the figure of

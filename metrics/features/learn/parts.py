@@ -1,7 +1,7 @@
 """The parts of a mix: similar topics become one part, and the sums over all topics stay exact.
 
-Batch headers do not state the number of producers and the linger. So both values are fitted:
-producers with these values must produce the observed batches at the rate of the topic. If batches
+Batch headers do not state the number of producers and the linger. Both values are chosen so that
+such producers write batches of the observed size at the rate of the topic. If batches
 have producer ids, these ids are counted. Without producer ids, the time between the first and the
 last record of a batch shows how fast one producer fills a batch. The records of a producer go to
 one batch at a time, until this batch is full or `linger.ms` is over.
