@@ -83,7 +83,7 @@ def canary_windows(
     """The canary's window of each broker.
 
     Args:
-        times: when each record of the canary was sent and acknowledged.
+        times: the send time and the latencies of each record of the canary.
         start_s, end_s: start and end of the window [s since the epoch].
         at_rest: records that were sent before the run.
     """
