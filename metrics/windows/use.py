@@ -182,7 +182,7 @@ def use_of(window: BrokerWindow) -> tuple[ResourceUse, ...]:
             Resource.HEAP,
             window.heap_used_share_min,
             window.gc_share,
-            "share of time in garbage collection",
+            "share of time in collections",
         ),
         row(
             Resource.DISK,
