@@ -24,7 +24,11 @@ from tests.support.commands import ROOT, await_ends, document_in
 from tests.support.kubernetes import NAMESPACE, Driver, Kubernetes, kubernetes
 from tests.support.processes import becomes, processes_in
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
-from tests.support.spark_submission import records_written, require_no_topics
+from tests.support.spark_submission import (
+    QUICK,
+    await_load,
+    require_no_topics,
+)
 from tests.support.wheel import built_wheel
 
 if TYPE_CHECKING:
@@ -37,15 +41,6 @@ RELEASES = ("4.1",)
 RUN_S = 900.0
 """Deadline for a whole run on two busy cores [s]."""
 SOON_S = 20.0
-QUICK = (
-    "--set=workload.message_bytes=[1000]",
-    "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=6",
-    "--set=cluster.warm_up_max_s=0",
-    "--set=goal.search.steady_s=0",
-    "--set=goal.search.check_for_change=false",
-    "--set=goal.search.resolution=0.02",
-)
 
 
 @pytest.fixture(scope="module")
@@ -205,8 +200,3 @@ def executor_processes(image: Image) -> list[psutil.Process]:
     found = [each for pod in pods for each in processes_in(kubelet.folder_of(pod))]
     assert len(pods) == 2 and len(found) > 2, (pods, found)
     return found
-
-
-def await_load(brokers: Testbed) -> None:
-    before = records_written(brokers)
-    assert becomes(lambda: records_written(brokers) > before, RUN_S)

@@ -16,8 +16,11 @@ from jobs.testbed.handle import Testbed
 from jobs.testbed.launcher import cluster_file, start
 from metrics.tables.store import TableStore
 from tests.support.commands import COMMAND, RunningCommand, document_in, finished
-from tests.support.processes import becomes, command_line_of
-from tests.support.spark_submission import records_written, require_no_topics
+from tests.support.processes import command_line_of
+from tests.support.spark_submission import (
+    await_load,
+    require_no_topics,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,11 +53,6 @@ def child(command: RunningCommand, word: str) -> psutil.Process:
     """The newest descendant of the command with this word in its command line."""
     found = [each for each in command.family() if word in command_line_of(each)]
     return max(found, key=lambda each: each.create_time())
-
-
-def await_load(testbed: Testbed) -> None:
-    before = records_written(testbed)
-    assert becomes(lambda: records_written(testbed) > before, PART_S)
 
 
 def test_a_worker_that_the_kernel_kills_affects_only_its_trial(

@@ -22,6 +22,7 @@ from tests.support.commands import await_ends, document_in
 from tests.support.processes import becomes
 from tests.support.spark_submission import (
     Submitter,
+    await_load,
     barrier_stages,
     executors_by_worker,
     records_written,
@@ -191,12 +192,6 @@ def executor_ids(testbed: Testbed, worker: int, application: str) -> set[str]:
     """Ids of an application's executors on a worker, from the names of their work folders."""
     work = testbed.folder / f"spark-worker-{SPARK_MASTER_ID + worker}" / "work"
     return {folder.name for folder in (work / application).iterdir() if folder.name.isdecimal()}
-
-
-def await_load(testbed: Testbed) -> None:
-    """Wait until producers' records arrive."""
-    before = records_written(testbed)
-    assert becomes(lambda: records_written(testbed) > before, LOAD_S)
 
 
 def an_executor_with_producers(testbed: Testbed) -> tuple[psutil.Process, list[psutil.Process]]:

@@ -33,7 +33,11 @@ from tests.support.commands import (
 from tests.support.hadoop import FULL_QUEUE, Hadoop, hadoop
 from tests.support.processes import becomes
 from tests.support.spark_environments import ENVIRONMENTS, NotInstalledError, made
-from tests.support.spark_submission import records_written, require_no_topics
+from tests.support.spark_submission import (
+    QUICK,
+    await_load,
+    require_no_topics,
+)
 from tests.support.wheel import built_wheel
 
 if TYPE_CHECKING:
@@ -46,15 +50,6 @@ RELEASES = ("4.1", "3.5")
 RUN_S = 900.0
 """Deadline for a whole run on two busy cores [s]."""
 SOON_S = 20.0
-QUICK = (
-    "--set=workload.message_bytes=[1000]",
-    "--set=workload.trial.warmup_s=1",
-    "--set=workload.trial.measure_s=6",
-    "--set=cluster.warm_up_max_s=0",
-    "--set=goal.search.steady_s=0",
-    "--set=goal.search.check_for_change=false",
-    "--set=goal.search.resolution=0.02",
-)
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +198,7 @@ def test_a_trial_whose_container_is_killed_is_repeated(edge: EdgeNode) -> None:
     require_no_topics(edge.brokers)
 
 
-def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode) -> None:
+def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode, spark: SparkSession) -> None:
     options = (*QUICK, "--set=workload.trial.measure_s=15")
     with edge.submit(*options, out="resumed") as command:
         begun = command.await_line("trial-started trial=1 ", RUN_S)
@@ -219,7 +214,8 @@ def test_a_run_whose_driver_is_killed_is_resumed(edge: EdgeNode) -> None:
     with edge.submit_job("find_limit", *resumed, "--yes", out="resumed") as command:
         assert command.wait(RUN_S) == 0, command.text
         assert "trial-started trial=1 " not in command.text
-    first = document_in(edge.folder, out="resumed")["trials"][0]
+    trials = TableStore(spark, edge.tables("resumed")).read("trials")
+    (first,) = trials.where("trial = 1").collect()
     assert f"producers={first['np']} " in begun and first["verdict"] in finished
     require_no_topics(edge.brokers)
 
@@ -269,8 +265,3 @@ def test_a_run_that_waits_in_a_queue_does_not_hold_the_clusters_lock(edge: EdgeN
         log.warning("Spark %s, full queue: exit code %d\n%s", edge.release, code, command.text)
         assert code == 2 and "Spark did not start" in command.text
     require_no_topics(edge.brokers)
-
-
-def await_load(brokers: Testbed) -> None:
-    before = records_written(brokers)
-    assert becomes(lambda: records_written(brokers) > before, RUN_S)

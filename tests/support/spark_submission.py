@@ -20,9 +20,20 @@ from jobs.testbed.model import SPARK_MASTER_ID
 from jobs.testbed.spark import submit_properties
 from tests.support.commands import ROOT, SPARK_SUBMIT, RunningCommand
 from tests.support.engine_bench import end_offsets_of
-from tests.support.processes import command_line_of
+from tests.support.processes import becomes, command_line_of
 
 _EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+
+QUICK = (
+    "--set=workload.message_bytes=[1000]",
+    "--set=workload.trial.warmup_s=1",
+    "--set=workload.trial.measure_s=6",
+    "--set=cluster.warm_up_max_s=0",
+    "--set=goal.search.steady_s=0",
+    "--set=goal.search.check_for_change=false",
+    "--set=goal.search.resolution=0.02",
+)
+"""Options of a search at one message size, with trials of seven seconds."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +165,12 @@ def barrier_stages(event_log: Path) -> BarrierStages:
             if key in attempts and event["Task End Reason"]["Reason"] == "Success":
                 executors.setdefault(key, set()).add(event["Task Info"]["Executor ID"])
     return BarrierStages(tuple(attempts), executors)
+
+
+def await_load(testbed: Testbed, deadline_s: float = 900.0) -> None:
+    """Wait until producers' records arrive."""
+    before = records_written(testbed)
+    assert becomes(lambda: records_written(testbed) > before, deadline_s)
 
 
 def require_no_topics(testbed: Testbed) -> None:
